@@ -129,7 +129,7 @@ func Count(s Snapshot) Counts {
 		Voters:   len(v.voters),
 		Learners: len(v.learners),
 		Healthy:  v.healthy,
-		Leaving:  len(in(v.voters, leaving)),
+		Leaving:  len(filterByPlace(v.voters, leaving)),
 	}
 }
 
@@ -137,7 +137,7 @@ func Count(s Snapshot) Counts {
 // machine, it may be on a machine without addresses, or on one whose Node may be another host's.
 func Hold(s Snapshot, machine Machine) string {
 	v := newView(s)
-	lost := in(slices.Concat(v.voters, v.learners), unplaced)
+	lost := filterByPlace(slices.Concat(v.voters, v.learners), unplaced)
 	hosted := slices.DeleteFunc(slices.Concat(v.voters, v.learners), func(m placedMember) bool {
 		return !machine.hosts(m.Member)
 	})
@@ -178,7 +178,7 @@ type place string
 
 const (
 	staying  place = "staying"  // on a machine that stays
-	leaving  place = "leaving"  // on a machine that is being deleted
+	leaving  place = "leaving"  // on a machine being deleted
 	shared   place = "shared"   // on both kinds of machines, by their addresses
 	unplaced place = "unplaced" // on no known machine
 )
@@ -224,8 +224,8 @@ func (m Machine) hosts(member Member) bool {
 	})
 }
 
-// in returns the members that are in one of some places.
-func in(members []placedMember, places ...place) []placedMember {
+// filterByPlace returns the members in one of some places.
+func filterByPlace(members []placedMember, places ...place) []placedMember {
 	return slices.DeleteFunc(slices.Clone(members), func(m placedMember) bool {
 		return !slices.Contains(places, m.place)
 	})

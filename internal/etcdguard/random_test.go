@@ -23,9 +23,9 @@ type world struct {
 	updates int // that were permitted
 }
 
-// TestRandomWorlds lets machines be deleted and updated, members fall silent and hooks be removed at random, and does
-// each step that is decided. Whatever comes, a step leaves a quorum of healthy voters, changes one thing, and no
-// machine may go that has a member; and when it is calm, all deletions end, and all updates are permitted.
+// TestRandomWorlds deletes and updates machines, silences members and removes hooks at random, and performs each step
+// that the guard decides. A step must leave a quorum of healthy voters and change one thing, and must not release a
+// machine that has a member. When the accidents end, all deletions must end, and all updates must be permitted.
 func TestRandomWorlds(t *testing.T) {
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { liveThrough(t, seed) })
@@ -69,7 +69,7 @@ func TestRandomUpdates(t *testing.T) {
 	}
 }
 
-// newWorld makes a world with three members, or five, and in every other one with a machine more, as a rollout makes
+// newWorld creates a world with three members, or five, and in every other one with a machine more, as a rollout makes
 // one first.
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{T: t, Snapshot: scene(t), random: rand.New(rand.NewPCG(seed, 1)), next: 3}
@@ -85,7 +85,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 
 // step has each controller do something, the guard last.
 func (w *world) step() {
-	w.goOn()
+	w.advance()
 	w.update()
 	w.release()
 	for _, step := range GuardPods(w.Snapshot) {
@@ -94,7 +94,7 @@ func (w *world) step() {
 	w.perform(Next(w.Snapshot))
 }
 
-// comeToRest has all that was begun come to an end.
+// comeToRest lets all deletions and updates complete.
 func (w *world) comeToRest() {
 	for range calmSteps {
 		w.step()
@@ -108,7 +108,7 @@ func (w *world) comeToRest() {
 	}
 }
 
-// trouble is what others do.
+// trouble does what users and failures may do.
 func (w *world) trouble() {
 	machine := &w.Machines[w.random.IntN(len(w.Machines))]
 	switch w.random.IntN(7) {
@@ -178,13 +178,13 @@ func (w *world) permit(machine *Machine) {
 		}
 	}
 	if !w.isSpare(*machine) {
-		w.Fatalf("%s may be updated, and there is no quorum without it", machine.Name)
+		w.Fatalf("%s may be updated, but the quorum needs its member", machine.Name)
 	}
 	machine.AsksForUpdate, machine.MayUpdate = false, true
 	w.updates++
 }
 
-// fall has a member fall silent: seldom one without which there is no quorum.
+// fall silences a member: seldom one that the quorum needs.
 func (w *world) fall() {
 	v := newView(w.Snapshot)
 	member := &w.Members[w.random.IntN(len(w.Members))]
@@ -206,8 +206,8 @@ func (w *world) isSpare(machine Machine) bool {
 	return healthy >= Quorum(len(v.voters))
 }
 
-// goOn has the set make machines, members start, and machines go that no hook holds.
-func (w *world) goOn() {
+// advance lets the set create machines, starts members, and removes deleted machines that no hook holds.
+func (w *world) advance() {
 	for i := 0; i < len(w.Machines); i++ {
 		machine := w.Machines[i]
 		switch {
@@ -261,7 +261,7 @@ func (w *world) release() {
 	}
 }
 
-// perform does a step, and checks what it must not do.
+// perform executes a step, and checks that it is allowed.
 func (w *world) perform(step Step) {
 	before := newView(w.Snapshot)
 	machine := slices.IndexFunc(w.Machines, func(m Machine) bool { return m.Name == step.Machine })
@@ -278,11 +278,11 @@ func (w *world) perform(step Step) {
 			w.Members[i].IsLeader = i == member
 		}
 	case RemoveMember:
-		gone := w.Members[member]
-		if !w.Machines[machine].IsDeleting || !w.Machines[machine].hosts(gone) {
+		removed := w.Members[member]
+		if !w.Machines[machine].IsDeleting || !w.Machines[machine].hosts(removed) {
 			w.Fatalf("%s: its machine is not being deleted", text(step))
 		}
-		if gone.IsLeader {
+		if removed.IsLeader {
 			w.Errorf("%s: it leads", text(step))
 		}
 		w.Members = slices.Delete(w.Members, member, member+1)
@@ -292,7 +292,7 @@ func (w *world) perform(step Step) {
 	w.checkVoters(step, before, newView(w.Snapshot))
 }
 
-// checkVoters checks what a step has left.
+// checkVoters checks the voters after a step.
 func (w *world) checkVoters(step Step, before, after view) {
 	least := w.Voters
 	if step.Member.Health != Healthy {

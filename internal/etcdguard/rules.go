@@ -41,7 +41,7 @@ func awaitMembers(v view) (Step, bool) {
 
 // removeLearner removes learners of machines being deleted. They do not vote.
 func removeLearner(v view) (Step, bool) {
-	for _, learner := range in(v.learners, leaving) {
+	for _, learner := range filterByPlace(v.learners, leaving) {
 		return Step{
 			Action: RemoveMember, Machine: learner.machine.Name, Member: learner.Member, Reason: "LearnerRemoved",
 			Message: fmt.Sprintf("learner %s is removed: its machine is being deleted", learner),
@@ -65,7 +65,7 @@ func removeUnhealthy(v view) (Step, bool) {
 	if len(v.voters) < v.Voters {
 		return Step{}, false
 	}
-	for _, voter := range in(v.voters, leaving) {
+	for _, voter := range filterByPlace(v.voters, leaving) {
 		if voter.Health != Unhealthy {
 			continue
 		}
@@ -83,12 +83,12 @@ func removeUnhealthy(v view) (Step, bool) {
 // removeHealthy removes a voter whose replacement votes. A leader moves the leadership first: without a leader, etcd
 // accepts no writes until it has elected another.
 func removeHealthy(v view) (Step, bool) {
-	candidates := in(v.voters, leaving)
+	candidates := filterByPlace(v.voters, leaving)
 	if len(candidates) == 0 || len(v.voters) <= v.Voters || v.healthy < len(v.voters) {
 		return Step{}, false
 	}
 	voter := slices.MinFunc(candidates, v.goesFirst)
-	if successors := in(v.voters, staying); voter.IsLeader && len(successors) > 0 {
+	if successors := filterByPlace(v.voters, staying); voter.IsLeader && len(successors) > 0 {
 		return Step{
 			Action: MoveLeadership, Machine: voter.machine.Name, Member: successors[0].Member,
 			Reason:  "LeadershipMoved",
@@ -129,7 +129,7 @@ func promote(v view) (Step, bool) {
 	if len(v.voters) > v.Voters || !v.lacksVoter() {
 		return Step{}, false
 	}
-	for _, learner := range in(v.learners, staying) {
+	for _, learner := range filterByPlace(v.learners, staying) {
 		if learner.Name == "" || learner.Health != Healthy {
 			continue
 		}
@@ -143,30 +143,33 @@ func promote(v view) (Step, bool) {
 }
 
 // lacksVoter reports whether there are fewer voters than wanted without those on machines being deleted.
-func (v view) lacksVoter() bool { return len(v.voters)-len(in(v.voters, leaving)) < v.Voters }
+func (v view) lacksVoter() bool {
+	return len(v.voters)-len(filterByPlace(v.voters, leaving)) < v.Voters
+}
 
 // awaitReplacement waits while members are on machines being deleted, or voters are missing, and returns why.
 func awaitReplacement(v view) (Step, bool) {
-	silent, learners, members := notHealthy(v.voters), in(v.learners, staying), slices.Concat(v.voters, v.learners)
+	silent, learners, members := notHealthy(v.voters), filterByPlace(v.learners, staying),
+		slices.Concat(v.voters, v.learners)
 	isSilent := func(m placedMember) bool { return m.Health == Silent }
 	step := Step{Action: Wait}
 	switch {
-	case !v.lacksVoter() && len(silent) == 0 && len(in(members, leaving, shared)) == 0:
+	case !v.lacksVoter() && len(silent) == 0 && len(filterByPlace(members, leaving, shared)) == 0:
 		return step, false
-	case len(in(silent, leaving)) == len(silent) && slices.ContainsFunc(silent, isSilent):
+	case len(filterByPlace(silent, leaving)) == len(silent) && slices.ContainsFunc(silent, isSilent):
 		step.Reason = "MemberSilent"
 		step.Message = fmt.Sprintf(
 			"members of machines that are being deleted do not answer, and may only be restarting: %s", list(silent),
 		)
-	case len(in(silent, leaving)) < len(silent):
+	case len(filterByPlace(silent, leaving)) < len(silent):
 		step.Reason = "UnhealthyMembers"
 		step.Message = fmt.Sprintf("no member that answers is removed while others do not: %s; have them answer, "+
 			"delete their machines, or remove them (etcdctl member remove)", list(silent))
-	case len(in(members, shared)) > 0:
+	case len(filterByPlace(members, shared)) > 0:
 		step.Reason = "SharedAddress"
 		step.Message = fmt.Sprintf("these members are, by their addresses, on a machine that is being deleted and on "+
 			"one that is not: %s",
-			list(in(members, shared)))
+			list(filterByPlace(members, shared)))
 	case v.lacksVoter() && len(learners) > 0:
 		step.Reason = "LearnerStarts"
 		step.Message = fmt.Sprintf("waiting for learners to start: %s", list(learners))
@@ -174,7 +177,7 @@ func awaitReplacement(v view) (Step, bool) {
 		step.Reason = "ReplacementMissing"
 		step.Message = fmt.Sprintf("%d voting members are wanted on machines that stay, and %d are there: waiting "+
 			"for another machine of the control plane, and a learner on it",
-			v.Voters, len(v.voters)-len(in(v.voters, leaving)))
+			v.Voters, len(v.voters)-len(filterByPlace(v.voters, leaving)))
 	}
 	return step, true
 }

@@ -87,7 +87,7 @@ func apply(t *testing.T, s *Snapshot, kind string, i int, change string) {
 		s.Machines[machine].IsUpdating = true
 	case "in zone a":
 		s.Machines[machine].Zone = "a"
-	case "gone":
+	case "removed":
 		s.Members = slices.Delete(s.Members, member, member+1)
 	case "unstarted":
 		s.Members[member].Name, s.Members[member].Health = "", Silent
@@ -125,8 +125,8 @@ func TestNext(t *testing.T) {
 		{"a learner that replaces none stays one", []string{"m3 added", "e3 learns"}, "wait AsExpected"},
 		{"a voter on no machine does not answer", []string{"m0 nowhere", "e0 unhealthy", "m3 added", "e3 learns"},
 			"wait UnhealthyMembers"},
-		{"a voter is missing", []string{"e0 gone", "m3 added", "e3 learns"}, "promote learner e3"},
-		{"a learner of a machine that is being deleted goes at once", []string{"m3 added", "m3 deleting", "e3 learns"},
+		{"a voter is missing", []string{"e0 removed", "m3 added", "e3 learns"}, "promote learner e3"},
+		{"a learner of a machine being deleted is removed at once", []string{"m3 added", "m3 deleting", "e3 learns"},
 			"remove member e3"},
 		{"even if another voter does not answer", []string{"m3 added", "m3 deleting", "e3 learns", "e0 silent"},
 			"remove member e3"},
@@ -137,7 +137,7 @@ func TestNext(t *testing.T) {
 		{"one that has just fallen silent does not", []string{"m0 deleting", "e0 silent"}, "wait MemberSilent"},
 		{"a healthy one stays while another does not answer",
 			[]string{"m0 deleting", "e1 unhealthy", "m3 added", "e3 votes"}, "wait UnhealthyMembers"},
-		{"no second one without a replacement", []string{"m0 deleting", "m1 deleting", "e0 gone", "m0 free"},
+		{"no second one without a replacement", []string{"m0 deleting", "m1 deleting", "e0 removed", "m0 free"},
 			"wait ReplacementMissing"},
 		{"no quorum", []string{"m0 deleting", "e0 unhealthy", "e1 unhealthy"}, "wait NoQuorum"},
 		{"two machines with one address", []string{"m0 deleting", "m3 added", "m3 as m0", "e3 votes"},
@@ -166,7 +166,7 @@ func TestNext(t *testing.T) {
 
 // Without etcd, nothing is done to members.
 func TestNextWithoutEtcd(t *testing.T) {
-	s := scene(t, "m0 deleting", "e0 gone")
+	s := scene(t, "m0 deleting", "e0 removed")
 	s.Members, s.Problem = nil, "connection refused"
 	if got := text(Next(s)); got != "wait EtcdUnreachable" {
 		t.Error(got)
@@ -181,7 +181,7 @@ func TestGuardPods(t *testing.T) {
 	}{
 		{"on a node whose machine is being deleted", []string{"m0 deleting", "m0 free", "m0 cordoned", "m0 guarded"},
 			"delete guard pod m0"},
-		{"on two of them", []string{"m0 deleting", "m0 free", "m0 cordoned", "m0 guarded", "m2 deleting", "m2 free",
+		{"on two machines", []string{"m0 deleting", "m0 free", "m0 cordoned", "m0 guarded", "m2 deleting", "m2 free",
 			"m2 cordoned", "m2 guarded"},
 			"delete guard pod m0, delete guard pod m2"},
 		{"on a node that takes pods it would come again", []string{"m0 deleting", "m0 free", "m0 guarded"}, ""},
@@ -229,7 +229,7 @@ func TestHold(t *testing.T) {
 			"etcd member e3 (4) is on this machine: learner e3 (4) is removed"},
 		{"one that has not started is on it", []string{"m3 added", "e3 learns", "e3 unstarted"}, 3,
 			"etcd member 10.0.0.3 (4) is on this machine"},
-		{"its member is gone", []string{"m0 deleting", "m3 added", "e3 votes", "e0 gone"}, 0, ""},
+		{"its member was removed", []string{"m0 deleting", "m3 added", "e3 votes", "e0 removed"}, 0, ""},
 		{"it was never started", []string{"m3 added", "m3 deleting", "m3 nowhere"}, 3, ""},
 		{"its addresses are lost", []string{"m0 deleting", "m0 nowhere"}, 0,
 			"the machine has no addresses, and may be that of etcd members that are on no known machine: e0 (1)"},
@@ -257,13 +257,13 @@ func TestPermit(t *testing.T) {
 	}{
 		{"all is well", nil, ""},
 		{"one voter more than wanted", []string{"m3 added", "e3 votes"}, ""},
-		{"its own update goes on", []string{"m0 updating", "m0 may update"}, ""},
+		{"its own update continues", []string{"m0 updating", "m0 may update"}, ""},
 		{"a machine without a member is being deleted", []string{"m3 added", "m3 deleting"}, ""},
 		{"another voter is silent", []string{"e1 silent"}, "these voting members of etcd do not answer: e1 (2)"},
 		{"its own voter is unhealthy", []string{"e0 unhealthy"}, "these voting members of etcd do not answer: e0 (1)"},
 		{"a voter on no machine is silent", []string{"m3 added", "e3 votes", "m3 nowhere", "e3 silent"},
 			"these voting members of etcd do not answer: e3 (4)"},
-		{"a voter is missing", []string{"e1 gone"}, "etcd has 2 of 3 voting members"},
+		{"a voter is missing", []string{"e1 removed"}, "etcd has 2 of 3 voting members"},
 		{"a learner that replaces no voter", []string{"m3 added", "e3 learns"}, ""},
 		{"such a learner does not answer", []string{"m3 added", "e3 learns", "e3 unhealthy"}, ""},
 		{"a learner that replaces a voter", []string{"m1 deleting", "m3 added", "e3 learns"},
@@ -296,9 +296,9 @@ func TestPermit(t *testing.T) {
 	}
 }
 
-// Etcd with fewer than three voters stops without any of them.
+// Etcd with fewer than three voters needs all of its voters.
 func TestPermitOfFewMembers(t *testing.T) {
-	for wanted, changes := range map[int][]string{1: {"e1 gone", "e2 gone"}, 2: {"e2 gone"}} {
+	for wanted, changes := range map[int][]string{1: {"e1 removed", "e2 removed"}, 2: {"e2 removed"}} {
 		s := scene(t, append(changes, "m0 asks")...)
 		s.Voters = wanted
 		want := fmt.Sprintf("without member e0 (1), %d of %d voting members of etcd would answer", wanted-1, wanted)

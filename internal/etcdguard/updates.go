@@ -21,16 +21,16 @@ func permitUpdate(v view) (Step, bool) {
 }
 
 // Permit returns why an update in place of a machine is not permitted; empty if it is. During the update, the member of
-// the machine may stop answering; no other voter may be missing then. A learner does not count for the quorum, and
-// stays one while no voter has to be replaced: that of a machine that a rollout has created first is one until another
-// machine is deleted.
+// the machine may stop answering; no other voter may be missing then. A learner does not count for the quorum, and is
+// not promoted until a voter must be replaced: if a rollout creates a machine first, its member stays a learner until
+// another machine is deleted.
 func Permit(s Snapshot, machine Machine) string {
 	return newView(s).whyNoUpdate(machine)
 }
 
 func (v view) whyNoUpdate(machine Machine) string {
 	members := slices.Concat(v.voters, v.learners)
-	silent, deleted, lost := notHealthy(v.voters), in(members, leaving, shared), v.lostWith(machine)
+	silent, deleted, lost := notHealthy(v.voters), filterByPlace(members, leaving, shared), v.lostWith(machine)
 	left, quorum := len(v.voters)-len(lost), Quorum(len(v.voters))
 	switch busy := v.otherUpdate(machine); {
 	case v.Problem != "":
@@ -66,14 +66,14 @@ func (v view) otherUpdate(machine Machine) string {
 	return ""
 }
 
-// lostWith returns the voters that may stop answering with a machine. If none has an address of the machine, each one
-// that is on no known machine may be on it.
+// lostWith returns the voters that may stop answering with a machine. If none has an address of the machine, each voter
+// without a known machine may be on it.
 func (v view) lostWith(machine Machine) []placedMember {
 	hosted := slices.DeleteFunc(slices.Clone(v.voters), func(m placedMember) bool {
 		return !machine.hosts(m.Member)
 	})
 	if len(hosted) == 0 {
-		return in(v.voters, unplaced)
+		return filterByPlace(v.voters, unplaced)
 	}
 	return hosted
 }

@@ -1,6 +1,6 @@
 // Package extensionserver serves the runtime hooks of updates in place (Discovery, CanUpdateMachineSet,
 // CanUpdateMachine and UpdateMachine) for programs that are runtime extensions: HTTPS, and JSON of Cluster API's own
-// wire types. The program decides what it can change, and changes it. Other hooks are not served.
+// wire types. The program decides which changes it can apply, and applies them. Other hooks are not served.
 //
 // The client is package runtimehook; the two share no code but Cluster API's types.
 //

@@ -69,8 +69,8 @@ func (s *fixture) expectCordoned(m *clusterv1.Machine, isCordoned bool) {
 }
 
 // Two controllers agree on an order by an annotation of their own. The machine controller knows of none: both hooks
-// hold the machine from the beginning, each controller looks at once, and the deletion continues when both hooks are
-// gone.
+// hold the machine from the beginning, each controller is called at once, and the deletion continues when both hooks
+// are removed.
 func TestClusterAPICoordination(t *testing.T) {
 	t.Parallel()
 	const isMigrated = "shop.example/migrated"
@@ -109,7 +109,7 @@ func TestClusterAPICoordination(t *testing.T) {
 	s.AwaitGone(m)
 }
 
-// No admission keeps hooks from a Machine of Cluster API being deleted: that is for controllers to see to.
+// No admission rejects hooks on a Machine of Cluster API being deleted: controllers must not add any.
 func TestClusterAPIDuringDeletion(t *testing.T) {
 	t.Parallel()
 	s, script := newClusterAPISite(t), newScript()
@@ -142,7 +142,7 @@ func (s *script) clusterAPIHook(name string, stage deletion.Stage) machinehook.M
 	return h
 }
 
-// newClusterAPISite makes a namespace with a Cluster, and runs the controllers of its machines.
+// newClusterAPISite creates a namespace with a Cluster, and runs the controllers of its machines.
 func newClusterAPISite(t *testing.T) *fixture {
 	t.Helper()
 	s := &fixture{shared.NewFixture(t)}
@@ -161,7 +161,7 @@ func newClusterAPISite(t *testing.T) *fixture {
 	return s
 }
 
-// addClusterAPI makes a Machine of Cluster API, and waits until its node is there.
+// addClusterAPI creates a Machine of Cluster API, and waits until its node exists.
 func (s *fixture) addClusterAPI(name string, annotations map[string]string) *clusterv1.Machine {
 	s.Helper()
 	m := s.clusterAPIMachine(name)
@@ -176,7 +176,7 @@ func (s *fixture) addClusterAPI(name string, annotations map[string]string) *clu
 	})
 }
 
-// clusterAPIMachine returns a Machine that is not made yet.
+// clusterAPIMachine returns a Machine without creating it.
 func (s *fixture) clusterAPIMachine(name string) *clusterv1.Machine {
 	name = s.Namespace + "-" + name
 	return &clusterv1.Machine{

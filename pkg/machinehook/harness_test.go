@@ -37,7 +37,7 @@ var addresses atomic.Int32
 // A fixture is a namespace with machines, the controllers that delete them, and controllers of hooks.
 type fixture struct{ *machinetest.Fixture }
 
-// newFixture makes a namespace, and runs the machine controllers for it.
+// newFixture creates a namespace, and runs the machine controllers for it.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	t.Parallel()
@@ -54,7 +54,7 @@ func newFixture(t *testing.T) *fixture {
 	return s
 }
 
-// serve runs the controller of a hook as a process of its own.
+// serve runs the controller of a hook like a separate process.
 func (s *fixture) serve(h machinehook.MachineHook) (stop func()) {
 	s.Helper()
 	return s.serveBy(shared.Sandbox(s).Config, h)
@@ -65,8 +65,8 @@ func (s *fixture) serveBy(config *rest.Config, h machinehook.MachineHook) (stop 
 	return s.ManageWith(config, func(mgr ctrl.Manager) error { return h.SetupWithManager(mgr) })
 }
 
-// add makes a machine that runs once its node is there. Nodes have the names of their machines, so a name is the test's
-// own.
+// add creates a machine that runs once its node exists. Nodes have the names of their machines, so each test must use
+// other names.
 func (s *fixture) add(name string, hooks machinev1beta1.LifecycleHooks) *machinev1beta1.Machine {
 	s.Helper()
 	m := &machinev1beta1.Machine{
@@ -143,7 +143,7 @@ func waiting() (machinehook.HookAnswer, error) {
 }
 func done() (machinehook.HookAnswer, error) { return machinehook.HookAnswer{IsDone: true}, nil }
 
-// setAnswer changes what the hook answers.
+// setAnswer changes the answer of the hook.
 func (s *script) setAnswer(answer func() (machinehook.HookAnswer, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

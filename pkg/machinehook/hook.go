@@ -36,7 +36,7 @@ const (
 	BeforeTerminate = deletion.BeforeTerminate
 )
 
-// A MachineHook is a lifecycle hook and the controller behind it. All fields but Selector have to be set.
+// A MachineHook is a lifecycle hook and the controller behind it. All fields except Selector are required.
 type MachineHook struct {
 	Name  string    // one to three words for the purpose of the hook, as in MigrateApp
 	Owner string    // the controller that removes it, as in app-operator

@@ -19,7 +19,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/machinehook"
 )
 
-// TestStory is the life of a hook: it is put onto a machine that lives, waits for its turn, acts, and goes.
+// TestStory follows a hook: it is added to a running machine, waits for its turn, acts, and is removed.
 func TestStory(t *testing.T) {
 	for _, stage := range []deletion.Stage{deletion.BeforeDrain, deletion.BeforeTerminate} {
 		t.Run(string(stage), func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestStory(t *testing.T) {
 			m := s.add("m", machinev1beta1.LifecycleHooks{})
 			m = s.awaitHook(m, h, true)
 			if called := script.acted(); len(called) > 0 {
-				t.Errorf("the hook has acted for a machine that is not being deleted: %+v", called)
+				t.Errorf("the hook has acted before the deletion of the machine: %+v", called)
 			}
 			s.MustDelete(m)
 			s.AwaitEvent(m.Name, "HookWaits", "hook ShipLogs: waits: the queue has 3 entries")
@@ -71,7 +71,7 @@ func TestNoHookDuringDeletion(t *testing.T) {
 	s.awaitHook(live, h, true) // so that it has looked at both
 	m = s.await(m, func(*machinev1beta1.Machine) bool { return true })
 	if got, want := hooksOf(m), []string{"BeforeTerminate Other admin"}; !slices.Equal(got, want) {
-		t.Errorf("a machine that is being deleted has the hooks %q, want %q", got, want)
+		t.Errorf("a machine being deleted has the hooks %q, want %q", got, want)
 	}
 	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":null}}}`)
 	s.AwaitGone(m)
@@ -165,14 +165,14 @@ func TestPruning(t *testing.T) {
 	s.awaitHook(m, h, true)
 }
 
-// What Act does wrong is reported, and tried again; the machine stays held.
+// A failure of Act is reported and retried; the machine stays held.
 func TestFailure(t *testing.T) {
 	for name, fail := range map[string]func() (machinehook.HookAnswer, error){
 		"an error": func() (machinehook.HookAnswer, error) {
 			return machinehook.HookAnswer{IsDone: true}, errors.New("no such bucket")
 		},
 		"a panic": func() (machinehook.HookAnswer, error) { panic("no such bucket") },
-		"an object that is not found": func() (machinehook.HookAnswer, error) {
+		"a missing object": func() (machinehook.HookAnswer, error) {
 			return machinehook.HookAnswer{}, apierrors.NewNotFound(corev1.Resource("configmaps"), "no such bucket")
 		},
 	} {
@@ -256,7 +256,7 @@ func TestMachineThatIsNotChosen(t *testing.T) {
 	s.AwaitGone(with)
 }
 
-// A message that is another one at each call does not call for the next.
+// A message that changes at each call does not cause another call.
 func TestMessageWithATime(t *testing.T) {
 	s, script := newFixture(t), newScript()
 	script.setAnswer(func() (machinehook.HookAnswer, error) {
@@ -268,7 +268,7 @@ func TestMessageWithATime(t *testing.T) {
 	s.awaitHook(m, h, true)
 	s.MustDelete(m)
 	s.AwaitEvent(m.Name, "HookWaits", "")
-	for i := range 20 { // what others do has it called, but the first one is not a change
+	for i := range 20 { // changes of other hooks cause a call, but the first patch is not a change
 		s.MustPatch(m, `{"metadata":{"annotations":{"pre-drain.hook.machine.runlevel.dev/Other":"waits: %d"}}}`, i)
 	}
 	s.MustPatch(m, `{"metadata":{"labels":{"nudge":"1"}}}`)
@@ -278,7 +278,7 @@ func TestMessageWithATime(t *testing.T) {
 	}
 }
 
-// A hook that could not be added to machines is refused, with all that is wrong.
+// A hook that could not be added to machines is refused, with all its problems.
 func TestInvalidHook(t *testing.T) {
 	for name, c := range map[string]struct {
 		hook machinehook.MachineHook

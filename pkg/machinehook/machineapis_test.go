@@ -89,7 +89,8 @@ func clusterAPI(reason string) *clusterv1.Machine {
 	return m
 }
 
-// TestPauses: a hook that is removed again and again is put back after pauses that grow, and at once after it was calm.
+// TestPauses checks that a hook that is removed repeatedly is restored after growing pauses, and at once after a calm
+// period.
 func TestPauses(t *testing.T) {
 	var a additions
 	m, now := &machinev1beta1.Machine{}, time.Now()

@@ -116,7 +116,7 @@ func (r *hookReconciler) isSelected(m client.Object) bool {
 	return r.hook.Selector.Matches(labels.Set(m.GetLabels()))
 }
 
-// isMissing reports whether the hook has to be added to a machine.
+// isMissing reports whether the hook must be added to a machine.
 func (r *hookReconciler) isMissing(m client.Object) bool {
 	owner, exists := r.api.owner(m, r.hook)
 	return m.GetDeletionTimestamp().IsZero() && r.isSelected(m) && (!exists || owner != r.hook.Owner)

@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/machinehook"
 )
 
-// A breaker has the connection of a controller fail from a write to a Machine on, as if the controller died there.
+// A breaker breaks the connection of a controller at a write to a Machine, as if the controller died there.
 type breaker struct {
 	mu     sync.Mutex
 	after  int  // how many writes pass before
@@ -53,10 +53,10 @@ func (b *breaker) count(isWrite bool) (isFirst, isBroken bool) {
 	return isWrite && b.after == -1, b.after < 0
 }
 
-// TestRestartBetweenWrites has the controller of a hook die at each of its writes, before the write arrives and after.
-// Another one continues: the hook is there before the deletion, its part is done, and it is gone then.
+// TestRestartBetweenWrites kills the controller of a hook at each of its writes, before the write arrives and after.
+// Another controller continues: the machine has the hook before the deletion, the hook acts, and is removed then.
 func TestRestartBetweenWrites(t *testing.T) {
-	for after, write := range []string{"adds the hook", "says what it waits for", "removes the hook"} {
+	for after, write := range []string{"adds the hook", "reports its message", "removes the hook"} {
 		for _, isLate := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, arrives %t", write, isLate), func(t *testing.T) { restart(t, after, isLate) })
 		}
@@ -73,7 +73,7 @@ func restart(t *testing.T, after int, isLate bool) {
 		return done()
 	})
 	b := &breaker{after: after, isLate: isLate, broken: make(chan struct{})}
-	// A machine that is being made is written often, so that the hook's first write could be a conflict.
+	// A new machine is written often, so that the hook's first write could be a conflict.
 	m := s.add("m", machinev1beta1.LifecycleHooks{})
 	s.await(m, func(m *machinev1beta1.Machine) bool {
 		return ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseRunning
@@ -99,6 +99,6 @@ func restart(t *testing.T, after int, isLate bool) {
 	}
 	s.AwaitGone(m)
 	if len(script.acted()) < 2 {
-		t.Errorf("the machine is gone after %d calls", len(script.acted()))
+		t.Errorf("the machine is deleted after %d calls, want at least 2", len(script.acted()))
 	}
 }

@@ -64,7 +64,7 @@ func newClusterAPIScene(t *testing.T) *scene {
 	return s
 }
 
-// createClusterAPIMachine makes a machine of the control plane, and its infrastructure.
+// createClusterAPIMachine creates a machine of the control plane, and its infrastructure.
 func (s *scene) createClusterAPIMachine(t *testing.T, number int) {
 	t.Helper()
 	s.create(t,
@@ -75,7 +75,7 @@ func (s *scene) createClusterAPIMachine(t *testing.T, number int) {
 		s.namespace, number, number)
 }
 
-// create makes an object of a manifest.
+// create creates an object of a manifest.
 func (s *scene) create(t *testing.T, manifest string, args ...any) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}

@@ -23,7 +23,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// addControlPlane makes three machines, a member on each, and a set that has adopted them. It returns the set.
+// addControlPlane creates three machines, a member on each, and a set that has adopted them. It returns the set.
 func (s *scene) addControlPlane(t *testing.T) *machinev1.ControlPlaneMachineSet {
 	t.Helper()
 	const labels = `{machine.openshift.io/cluster-api-cluster: shop, machine.openshift.io/cluster-api-machine-role: master, machine.openshift.io/cluster-api-machine-type: master}`
@@ -91,7 +91,7 @@ func (s *scene) resize(t *testing.T, set *machinev1.ControlPlaneMachineSet, size
 }
 
 // TestControlPlaneMachineSetKeepsQuorum has a set replace all machines while etcd is written to, beginning with a
-// machine that does not join for a while; then two machines that are deleted by hand, while the guard and the machine
+// machine that does not join for a while; then two machines that are deleted by a user, while the guard and the machine
 // controller are killed at their writes; and one whose member is down.
 func TestControlPlaneMachineSetKeepsQuorum(t *testing.T) {
 	t.Parallel()
@@ -179,8 +179,7 @@ func (s *scene) isOneOf(numbers ...int) func(*machinev1beta1.Machine) bool {
 	}
 }
 
-// expectExplanation expects the explanation of the set to name the machine that the guard holds, and what the guard
-// waits for.
+// expectExplanation expects the explanation of the set to name the machine that the guard holds, and the reason.
 func (s *scene) expectExplanation(t *testing.T) {
 	t.Helper()
 	id := kinds.NewID(overview.ControlPlaneMachineSetKind, s.namespace, "cluster")

@@ -31,8 +31,8 @@ import (
 const rare = "events"
 
 // TestTheGuardAsItIsShipped runs the guard from its Deployment, with the flags, the rights and the Secret that it has
-// in a cluster: it replaces a member, reports how it stands, reports which right it lacks and that etcd is gone. It
-// uses each of its rights.
+// in a cluster: it replaces a member, and reports its state, a missing right, and missing members of etcd. It uses each
+// of its rights.
 func TestTheGuardAsItIsShipped(t *testing.T) {
 	t.Parallel()
 	own := newGuardSandbox()
@@ -81,7 +81,7 @@ type shippedScene struct {
 	token string // of an account that may read metrics
 }
 
-// deploy applies what the guard needs, and the guard.
+// deploy applies the manifests that the guard needs, and its Deployment.
 func (s *shippedScene) deploy(t *testing.T) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -125,7 +125,7 @@ func (s *shippedScene) deploy(t *testing.T) {
 	}
 }
 
-// createSecret makes the Secret that the Deployment mounts.
+// createSecret creates the Secret that the Deployment mounts.
 func (s *shippedScene) createSecret(t *testing.T) {
 	t.Helper()
 	secret := &corev1.Secret{

@@ -22,7 +22,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/etcdcluster"
 )
 
-// patience is far longer than anything takes that is to happen.
+// patience is the timeout of waits: far longer than any wait takes.
 const patience = 5 * time.Minute
 
 // An etcdCluster is a real one, whose clients come through a gate of the test.
@@ -179,7 +179,7 @@ func (c *etcdCluster) eventually(what string, try func(context.Context) error) {
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 			defer cancel()
 			err := try(ctx)
-			// what was observed reports more than the end of the time
+			// the last problem explains more than the end of the timeout
 			if err == nil || ctx.Err() == nil || last == nil {
 				last = err
 			}

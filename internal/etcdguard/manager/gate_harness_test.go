@@ -16,12 +16,12 @@ import (
 
 var discard = log.New(io.Discard, "", 0)
 
-// A gate sees each request that the guard makes, to the API server and to etcd. It can have the guard die before a
-// write arrives, or before its answer does.
+// A gate intercepts each request of the guard to the API server and to etcd. It can kill the guard before a write
+// arrives, or before the answer to a write arrives.
 type gate struct {
 	mu     sync.Mutex
 	writes []string
-	// before and after are called with each write; what they return means that the guard is dead by now. Nil is false.
+	// before and after are called with each write. They return whether the guard dies now; nil stands for false.
 	before, after func(write string) bool
 }
 
@@ -51,7 +51,7 @@ func (g *gate) pass(next http.Handler, describe func(*http.Request) string) http
 	})
 }
 
-// isDone returns whether an answer is no refusal. That of etcd is in its trailers.
+// isDone returns whether an answer is a success. Etcd reports an error in the trailers of its answer.
 func isDone(answer *http.Response) bool {
 	status := answer.Header.Get("Grpc-Status") + answer.Trailer.Get("Grpc-Status")
 	return answer.StatusCode < http.StatusMultipleChoices && (status == "" || status == "0")
@@ -78,7 +78,7 @@ func (g *gate) call(isAfter bool, write string) bool {
 	return function != nil && function(write)
 }
 
-// set returns what is called from now on.
+// set replaces the functions that the gate calls before and after a write.
 func (g *gate) set(before, after func(string) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -106,8 +106,8 @@ func describeEtcd(r *http.Request) string {
 	return ""
 }
 
-// describeAPI names the writes that matter: of hooks, of permissions, and of pods. Events and what a hook reports of
-// itself do not. It names the reads of a Machine of Cluster API as well, which begin a permission.
+// describeAPI names the writes that matter: those of hooks, permissions and pods, but not events and reports of hooks.
+// It also names the reads of a Machine of Cluster API, because a permission begins with one.
 func describeAPI(r *http.Request) string {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))

@@ -108,14 +108,14 @@ func (s *scene) testRecreatedPod(t *testing.T) {
 	s.awaitMachineGone(4)
 }
 
-// testPodOfTheSameName has a pod be created again on the node of another member before the guard deletes it: that one
-// stays.
+// testPodOfTheSameName creates a guard pod again, on the node of another member, before the guard deletes the first
+// one: the new pod must stay.
 func (s *scene) testPodOfTheSameName(t *testing.T) {
 	const guardPod = `{apiVersion: v1, kind: Pod, metadata: {namespace: %s, name: moving, labels: {app: guard}}, spec: {nodeName: %s,
 		securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}, containers: [{
 		name: guard, image: registry.example/guard, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}}`
 	first := s.create(t, guardPod, s.namespace, s.node(5))
-	s.eventually("the pod runs, as one that is pending is evicted whatever its budget is",
+	s.eventually("the pod runs, because a budget does not protect pending pods",
 		func(ctx context.Context) error {
 			pod := &corev1.Pod{}
 			if err := s.client.Get(ctx, client.ObjectKeyFromObject(first), pod); err != nil ||

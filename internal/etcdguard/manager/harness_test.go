@@ -32,7 +32,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/embedded"
 )
 
-// A guardSandbox is a sandbox with machine controllers, for guards that each see one namespace of it.
+// A guardSandbox is a sandbox with machine controllers, for guards that each see one namespace.
 type guardSandbox struct {
 	*machinetest.SharedSandbox
 	once sync.Once
@@ -40,7 +40,7 @@ type guardSandbox struct {
 
 var shared = newGuardSandbox()
 
-// newGuardSandbox describes a sandbox. The log of its API server has what the guard's service account asks for.
+// newGuardSandbox describes a sandbox. The log of its API server has the requests of the guard's service account.
 func newGuardSandbox() *guardSandbox {
 	policy := sandboxtest.AuditAccount(manager.DefaultNamespace, "etcd-quorum-guard")
 	return &guardSandbox{SharedSandbox: machinetest.New(sandbox.Options{AuditPolicy: policy})}
@@ -48,8 +48,8 @@ func newGuardSandbox() *guardSandbox {
 
 func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
-// prepare has the sandbox serve what a guard needs, and run a machine controller, which ends with the process: its
-// Lease outlives whatever a busy machine has to do.
+// prepare installs the APIs that a guard needs, and starts a machine controller, which ends with the process. The
+// Lease of the controller is long, so that it does not expire on a busy machine.
 func (s *guardSandbox) prepare(t *testing.T) {
 	t.Helper()
 	config := s.Sandbox(t).Config
@@ -74,7 +74,7 @@ func (s *scene) manage(t *testing.T, config *rest.Config, dialect machinemanager
 	})
 }
 
-// applyManifests applies what a guard needs, but for its Deployment.
+// applyManifests applies the manifests of a guard without its Deployment.
 func (s *guardSandbox) applyManifests(t *testing.T) {
 	t.Helper()
 	for _, object := range guardManifests() {
@@ -133,7 +133,7 @@ func newSceneOn(t *testing.T, own *guardSandbox) *scene {
 	s.api = s.serveAPI(t)
 	s.run(t, func(ctx context.Context) error {
 		for ctx.Err() == nil {
-			// etcd takes no learner while it has one, or members have just come: then it is tried again
+			// etcd refuses a learner if it has one or if members have just joined: then the call is retried
 			_ = s.provide(ctx)
 			pause(ctx, 200*time.Millisecond)
 		}
@@ -150,7 +150,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// addMachines makes a set of three machines, and a member on each.
+// addMachines creates a set of three machines, and a member on each.
 func (s *scene) addMachines(t *testing.T) {
 	t.Helper()
 	s.createSet(t)
@@ -309,10 +309,10 @@ func (s *scene) awaitMachineGone(number int) {
 		client.ObjectKey{Namespace: s.namespace, Name: s.machine(number)})
 }
 
-// awaitHeld waits until the hook reports of a machine what it waits for.
-func (s *scene) awaitHeld(number int, why string) {
+// awaitHeld waits until the hook reports why it holds a machine.
+func (s *scene) awaitHeld(number int, reason string) {
 	s.Helper()
 	s.shared.AwaitMachine(s.TB, s.namespace, s.machine(number), func(m *machinev1beta1.Machine) bool {
-		return strings.Contains(m.Annotations["pre-drain.hook.machine.runlevel.dev/EtcdQuorumOperator"], why)
+		return strings.Contains(m.Annotations["pre-drain.hook.machine.runlevel.dev/EtcdQuorumOperator"], reason)
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
 
-// planeAudit has the audit log have each write of Machines of Cluster API.
+// planeAudit is an audit policy that records each write of Machines of Cluster API.
 const planeAudit = `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -38,7 +38,7 @@ type machineWrite struct {
 	Machine clusterv1.Machine `json:"responseObject"`
 }
 
-// isRemoval returns whether the Machine is gone after a write. Such a write has the resource version of the one before.
+// isRemoval returns whether a write removes the Machine. Such a write has the resource version of the previous one.
 func (w machineWrite) isRemoval() bool {
 	return w.Machine.DeletionTimestamp != nil && len(w.Machine.Finalizers) == 0
 }

@@ -55,7 +55,7 @@ func loadKey(number int) string { return fmt.Sprintf("load/%08d", number) }
 // write writes the next key, and reads it.
 func (l *writingLoad) write(ctx context.Context, client *clientv3.Client) {
 	begun, value := time.Now(), fmt.Sprint(l.written)
-	defer func() { // also of one that is never acknowledged
+	defer func() { // also for a write without an acknowledgement
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.longest = max(l.longest, time.Since(begun))
@@ -94,13 +94,13 @@ func (l *writingLoad) write(ctx context.Context, client *clientv3.Client) {
 	l.mu.Unlock()
 }
 
-// problems returns what is wrong with the writes, and with the voters, so far.
+// problems returns the problems of the writes, and of the voters, so far.
 func (l *writingLoad) problems() []string {
 	found := l.watch.problems()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.disagreements) > 0 {
-		found = append(found, fmt.Sprintf("reads did not have what was written: %v", l.disagreements))
+		found = append(found, fmt.Sprintf("reads did not return the written values: %v", l.disagreements))
 	}
 	if l.written == 0 || l.longest > longestOutage {
 		found = append(found, fmt.Sprintf("%d writes, and the slowest took %s", l.written, l.longest))
@@ -108,7 +108,7 @@ func (l *writingLoad) problems() []string {
 	return found
 }
 
-// check ends the load, and checks that each acknowledged write is there, and that etcd has never lost its quorum.
+// check ends the load, and checks that each acknowledged write is stored, and that etcd has never lost its quorum.
 func (l *writingLoad) check(t *testing.T) {
 	t.Helper()
 	l.stop()
@@ -116,7 +116,7 @@ func (l *writingLoad) check(t *testing.T) {
 	defer cancel()
 	found, err := l.cluster.client.Get(ctx, "load/", clientv3.WithPrefix(), clientv3.WithLimit(0))
 	if err != nil {
-		t.Fatalf("what was written can't be read: %v; before that: %q", err, l.problems())
+		t.Fatalf("cannot read the written values: %v; earlier problems: %q", err, l.problems())
 	}
 	there := map[string]string{}
 	for _, pair := range found.Kvs {

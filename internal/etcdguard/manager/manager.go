@@ -44,7 +44,7 @@ type Options struct {
 	MachineAPI string
 	// Machines selects the machines of the control plane by labels; by the labels of the API if it is empty.
 	Machines string
-	// Voters is how many voting members the cluster is to have; 3 if it is 0.
+	// Voters is the wanted number of voting members; 0 stands for 3.
 	Voters int
 	// Endpoints are the endpoints of etcd, such as https://10.0.0.1:2379. If there are none, they are the internal
 	// addresses of the nodes of the control plane.

@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/program/clusteroperator"
 )
 
-// TestStanding contains what was seen what the ClusterOperator's conditions report.
+// TestStanding checks the ClusterOperator's conditions for each observation.
 func TestStanding(t *testing.T) {
 	machines := []etcdguard.Machine{{Name: "a", Addresses: []string{"1"}, IsDeleting: true},
 		{Name: "b", Addresses: []string{"2"}}}
@@ -96,7 +96,7 @@ func TestStanding(t *testing.T) {
 func TestTroubleLasts(t *testing.T) {
 	var o observation
 	if _, err := o.standing(0); err == nil {
-		t.Error("it reports what was not looked at")
+		t.Error("got no error before the first observation")
 	}
 	o.recordFailure(errors.New("nodes can't be listed"))
 	begun := o.since
@@ -106,7 +106,7 @@ func TestTroubleLasts(t *testing.T) {
 	}
 	o.record(etcdguard.Snapshot{}, etcdguard.Step{Reason: "AsExpected"}, nil)
 	if got, _ := o.standing(0); got.Degraded.Reason != "" {
-		t.Errorf("what is over reports: %+v", got)
+		t.Errorf("got %+v after the problem ended, want no degraded condition", got)
 	}
 	o.record(etcdguard.Snapshot{}, etcdguard.Step{Reason: "NoQuorum"}, nil)
 	if !o.since.After(begun) {

@@ -36,7 +36,7 @@ func (s *scene) createSet(t *testing.T) {
 	}
 }
 
-// provide does what is due for the machines: each new one is started, one that was deleted is ended.
+// provide starts new machines, and ends deleted ones.
 func (s *scene) provide(ctx context.Context) error {
 	var list v1alpha1.ExternalMachineList
 	if err := s.client.List(ctx, &list, client.InNamespace(s.namespace)); err != nil {
@@ -129,7 +129,7 @@ func (s *scene) machine(number int) string {
 	return ""
 }
 
-// isToJoin returns whether a machine is to get a member. One that had one is not.
+// isToJoin returns whether a machine must get a member: each machine gets one member only.
 func (s *scene) isToJoin(number int) bool {
 	s.mu.Lock()
 	mayJoin := s.mayJoin
@@ -176,7 +176,7 @@ func (s *scene) getNode(t *testing.T, number int) *corev1.Node {
 	return node
 }
 
-// replaceHost has the host of a machine join under the name of another machine's node.
+// replaceHost lets the host of a machine join under the name of another machine's node.
 func (s *scene) replaceHost(t *testing.T, replaced, by int) {
 	t.Helper()
 	node := s.getNode(t, replaced)

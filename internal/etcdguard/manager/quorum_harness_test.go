@@ -83,7 +83,7 @@ func (w *quorumWatch) lookForMajority(ctx context.Context) {
 	w.minorities = append(w.minorities, fmt.Sprintf("%s: %v", time.Now().Format(time.TimeOnly), answers))
 }
 
-// problems returns what the members of a control plane of three never do.
+// problems returns the observed states that a control plane of three members must never have.
 func (w *quorumWatch) problems() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,8 +146,8 @@ func (c *etcdCluster) listVoters(ctx context.Context,
 	return found, err
 }
 
-// ask asks a member for something that it answers without the others. One that is dead refuses the connection at once;
-// the timeout is that of a busy machine.
+// ask sends a request that a member answers without the others. A dead member refuses the connection at once; the
+// timeout allows for a busy machine.
 func (c *etcdCluster) ask(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

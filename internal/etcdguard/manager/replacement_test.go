@@ -33,8 +33,8 @@ type guardProcess struct {
 	kills   int
 }
 
-// startGuardProcess builds the program and has it run until the test ends. It reaches the API server and etcd past the
-// gate.
+// startGuardProcess builds the program, and runs it until the test ends. It connects to the API server and etcd without
+// the gate.
 func (s *scene) startGuardProcess(t *testing.T, o manager.Options) *guardProcess {
 	t.Helper()
 	folder := t.TempDir()
@@ -97,9 +97,9 @@ func (g *guardProcess) kill() {
 	<-ended
 }
 
-// TestControlPlaneIsReplacedUnderLoad replaces all three members of etcd, one after the other, while it is written to.
-// The program of the guard is killed at its writes: before they arrive in the first replacement, after that in the
-// second, both in the third if the test is to be thorough.
+// TestControlPlaneIsReplacedUnderLoad replaces all three members of etcd, one after the other, while a client writes to
+// it. The test kills the guard at its writes: in the first replacement before they arrive, in the second after that,
+// and in the third both before and after if the test is thorough.
 func TestControlPlaneIsReplacedUnderLoad(t *testing.T) {
 	s := newScene(t)
 	guard := s.startGuardProcess(t, s.guardOptions())
@@ -123,7 +123,7 @@ func TestControlPlaneIsReplacedUnderLoad(t *testing.T) {
 	}
 }
 
-// deleteLease deletes the Lease of a program that is dead, so that the next one need not wait for its end.
+// deleteLease deletes the Lease of a dead process, so that the next one need not wait until it expires.
 func (s *scene) deleteLease(namespace, name string) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if err := client.IgnoreNotFound(s.client.Delete(s.Context(), lease)); err != nil {
@@ -131,7 +131,7 @@ func (s *scene) deleteLease(namespace, name string) {
 	}
 }
 
-// pick returns one of the first machines that is left: the one whose member leads, if it is to be.
+// pick returns one of the remaining machines. If isToLead is true, it is the one whose member leads.
 func (s *scene) pick(t *testing.T, left []int, isToLead bool) int {
 	t.Helper()
 	for _, number := range left {
@@ -160,7 +160,7 @@ func (s *scene) replace(t *testing.T, going, coming int) {
 	s.awaitHooks(3)
 }
 
-// killAtWrites has the guard die the first time that it makes a write: before it arrives, or after.
+// killAtWrites kills the guard at the first time of each write: before the write arrives, or after.
 func (s *scene) killAtWrites(guard *guardProcess, before, after bool) {
 	once := func(isMeant bool) func(string) bool {
 		var mu sync.Mutex

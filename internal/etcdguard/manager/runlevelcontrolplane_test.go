@@ -31,7 +31,7 @@ import (
 
 var (
 	soakTime = flag.Duration("soak", 0, "how long the control plane has accidents")
-	soakSeed = flag.Uint64("soak-seed", 0, "what the accidents are chosen by; 0 takes the time")
+	soakSeed = flag.Uint64("soak-seed", 0, "seed of the choice of accidents; 0 uses the time")
 )
 
 // A planeScene is a scene whose machines are those of a RunlevelControlPlane, with an extension whose updates restart
@@ -48,7 +48,7 @@ type planeScene struct {
 	restarting chan struct{}   // held by the call that restarts a member
 }
 
-// newPlaneScene makes three machines with a member each, and a control plane that adopts them.
+// newPlaneScene creates three machines with a member each, and a control plane that adopts them.
 func newPlaneScene(t *testing.T) *planeScene {
 	t.Helper()
 	own := &guardSandbox{SharedSandbox: machinetest.New(sandbox.Options{AuditPolicy: planeAudit})}
@@ -102,7 +102,7 @@ func (s *planeScene) guard(t *testing.T) {
 	s.endGuard = s.run(t, func(ctx context.Context) error { return manager.Run(ctx, s.api, options) })
 }
 
-// addTemplate makes another template, whose machines can't be made of existing ones, except for the first.
+// addTemplate creates another template, whose machines can't be made of existing ones, except for the first.
 func (s *planeScene) addTemplate(t *testing.T) (name string) {
 	t.Helper()
 	s.templates++
@@ -156,7 +156,7 @@ func (s *planeScene) extend(t *testing.T) {
 func (s *planeScene) restart(ctx context.Context, machine string) int {
 	select {
 	case s.restarting <- struct{}{}:
-	case <-ctx.Done(): // of a call that is not awaited, and will be repeated
+	case <-ctx.Done(): // nobody waits for the call, and it will be repeated
 		return 1
 	}
 	defer func() { <-s.restarting }()
@@ -239,13 +239,13 @@ func (s *planeScene) upgrade(t *testing.T) {
 	s.patchPlane(t, `{"spec":{"version":"v1.36.%d"}}`, s.patches)
 }
 
-// surge has rollouts make so many machines more than the control plane has.
+// surge sets how many more machines rollouts may create than the control plane has.
 func (s *planeScene) surge(t *testing.T, machines int) {
 	t.Helper()
 	s.patchPlane(t, `{"spec":{"rollout":{"strategy":{"rollingUpdate":{"maxSurge":%d}}}}}`, machines)
 }
 
-// replaceAll has all machines be replaced.
+// replaceAll starts the replacement of all machines.
 func (s *planeScene) replaceAll(t *testing.T) {
 	t.Helper()
 	s.patchPlane(t, `{"spec":{"machineTemplate":{"spec":{"infrastructureRef":{"name":%q}}}}}`, s.addTemplate(t))
@@ -270,7 +270,7 @@ func (s *planeScene) deleteByHand(t *testing.T, names ...string) {
 }
 
 // TestRunlevelControlPlaneKeepsQuorum updates all machines in place, of which each restarts its member, while etcd is
-// written to; once more while a member does not answer; then it replaces them, and two that are deleted by hand; and
+// written to; once more while a member does not answer; then it replaces them, and two that are deleted by a user; and
 // with maxSurge 1 it replaces one and updates the others. With -soak, accidents follow.
 func TestRunlevelControlPlaneKeepsQuorum(t *testing.T) {
 	t.Parallel()
@@ -314,8 +314,8 @@ func TestRunlevelControlPlaneKeepsQuorum(t *testing.T) {
 	s.checkHistory(t)
 }
 
-// soak has accidents in random order, and waits after some of them until the control plane is settled. It ends early if
-// etcd has lost its quorum.
+// soak causes accidents in random order, and after some accidents waits until the control plane has settled. It ends
+// early if etcd has lost its quorum.
 func (s *planeScene) soak(t *testing.T, load *writingLoad) {
 	seed := *soakSeed
 	if seed == 0 {
@@ -335,7 +335,7 @@ func (s *planeScene) soak(t *testing.T, load *writingLoad) {
 	}
 }
 
-// accident has one happen, and returns what it is.
+// accident causes an accident, and returns its description.
 func (s *planeScene) accident(t *testing.T) string {
 	t.Helper()
 	machines := s.available()
@@ -389,13 +389,13 @@ func (s *planeScene) stopMember(t *testing.T, name string) bool {
 	isGone := func() bool {
 		return !slices.ContainsFunc(s.planeMachines(), func(m clusterv1.Machine) bool { return m.Name == name })
 	}
-	s.eventually("the member starts again, or its machine is gone", func(ctx context.Context) error {
+	s.eventually("the member starts again, or its machine is deleted", func(ctx context.Context) error {
 		if isGone() {
 			return nil
 		}
 		return s.Join(ctx, number)
 	})
-	s.eventually("the member answers again, or its machine is gone", func(ctx context.Context) error {
+	s.eventually("the member answers again, or its machine is deleted", func(ctx context.Context) error {
 		if isGone() {
 			return nil
 		}

@@ -54,7 +54,7 @@ func (s *scene) startGuard(t *testing.T) {
 	s.eventually("the guard is ready", func(context.Context) error { return s.probe(options.Listen, "/readyz") })
 }
 
-// probe returns what a probe reports, or nil if that is ok.
+// probe returns the error of a probe, or nil if it succeeds.
 func (s *scene) probe(address, path string) error {
 	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *scene) probe(address, path string) error {
 	return nil
 }
 
-// TestScenarios plays what happens to a control plane of three machines, one thing after the other.
+// TestScenarios runs scenarios with a control plane of three machines, one after the other.
 func TestScenarios(t *testing.T) {
 	s := newScene(t)
 	s.guardNodes(t, s.namespace, 1, 2, 3)
@@ -79,13 +79,13 @@ func TestScenarios(t *testing.T) {
 	s.awaitHooks(3)
 	load := s.startLoad(t)
 	t.Run("A13 a voter is replaced", s.testReplacement)
-	t.Run("a learner of a machine that is being deleted goes at once", s.testLearner)
+	t.Run("a learner of a machine being deleted is removed at once", s.testLearner)
 	load.check(t)
 	t.Run("an unhealthy member goes first", s.testUnhealthy)
 	t.Run("an administrator's removal of the hook stays", s.testRemovedHook)
 }
 
-// TestAMemberOfAnotherHostDoesNotHoldAMachine has the host of a member that stays join under the name of a node whose
+// TestAMemberOfAnotherHostDoesNotHoldAMachine lets the host of a staying member join under the name of a node whose
 // machine is deleted.
 func TestAMemberOfAnotherHostDoesNotHoldAMachine(t *testing.T) {
 	s := newScene(t)

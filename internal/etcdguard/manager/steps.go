@@ -178,7 +178,7 @@ func (g *guard) reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, err
 	}
 }
 
-// after has the next reconciliation come after a pause. After an error, its pause is the one of the queue.
+// after schedules the next reconciliation after a pause. After an error, the queue determines the pause.
 func after(pause time.Duration, err error) (ctrl.Result, error) {
 	if err != nil {
 		return ctrl.Result{}, err

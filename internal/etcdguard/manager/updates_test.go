@@ -31,7 +31,7 @@ func TestUpdatesInPlace(t *testing.T) {
 	t.Run("one update at a time", s.testUpdatesInTurn)
 	t.Run("a member does not answer", s.testUpdateWithoutMember)
 	t.Run("a machine that changes meanwhile", s.testChangedMachine)
-	t.Run("a member that is lost meanwhile", s.testLostMember)
+	t.Run("a member lost meanwhile", s.testLostMember)
 }
 
 func (s *scene) testAllowedUpdate(t *testing.T) {
@@ -137,10 +137,10 @@ func (s *scene) awaitUpdateAllowed(t *testing.T, number int) {
 }
 
 // awaitUpdateHeld asks for an update until the guard returns why it is not permitted.
-func (s *scene) awaitUpdateHeld(t *testing.T, number int, why string) {
+func (s *scene) awaitUpdateHeld(t *testing.T, number int, reason string) {
 	t.Helper()
-	m := s.awaitAnswer(t, number, "is held: "+why, func(m *clusterv1.Machine) bool {
-		return strings.HasPrefix(m.Annotations[held], why)
+	m := s.awaitAnswer(t, number, "is held: "+reason, func(m *clusterv1.Machine) bool {
+		return strings.HasPrefix(m.Annotations[held], reason)
 	})
 	if m.Annotations[allowed] == m.Annotations[requested] {
 		t.Errorf("the update is permitted: %q", m.Annotations)

@@ -29,8 +29,9 @@ const (
 	// are removed by an apply without them.
 	AppliedTemplate = "machine.runlevel.dev/applied-template"
 
-	// ReplacedBecause is on a Machine of a RunlevelControlPlane that is deleted although extensions exist, and has the
-	// reason why it is not updated in place. Package capi/controlplane sets it; capi/controlplane and overview read it.
+	// ReplacedBecause is set on a Machine of a RunlevelControlPlane when it is deleted although extensions exist. Its
+	// value is the reason why the Machine is not updated in place. Package capi/controlplane sets it; capi/controlplane
+	// and overview read it.
 	ReplacedBecause = "machine.runlevel.dev/replaced-because"
 
 	// UpdateRequested is on a Machine of Cluster API, and has the time at which a control plane requested the
@@ -60,6 +61,6 @@ const (
 const (
 	PreDrainHookStatusPrefix     = "pre-drain." + HookStatusDomain + "/"
 	PreTerminateHookStatusPrefix = "pre-terminate." + HookStatusDomain + "/"
-	// HookStatusDomain is what both domains end with.
+	// HookStatusDomain is the suffix of both domains.
 	HookStatusDomain = "hook.machine.runlevel.dev"
 )

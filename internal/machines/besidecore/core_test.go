@@ -23,7 +23,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// patience is far longer than anything takes that is to happen.
+// patience is the timeout of waits: far longer than any wait takes.
 const patience = 5 * time.Minute
 
 // newFixture returns a namespace with a client that knows control planes.
@@ -51,8 +51,7 @@ func logObjects(t *testing.T, namespace string) {
 	}
 }
 
-// newControlPlane returns a Cluster c, whose infrastructure is there, and its control plane of three simulated
-// machines.
+// newControlPlane returns a Cluster c, whose infrastructure exists, and its control plane of three simulated machines.
 func newControlPlane(f *machinetest.Fixture) (*clusterv1.Cluster, *v1alpha1.RunlevelControlPlane) {
 	f.Helper()
 	infrastructure := newObject(f, devInfrastructure, "DevCluster", "c", "{backend: {docker: {}}}")

@@ -78,7 +78,7 @@ func TestClusterAPIsTestExtension(t *testing.T) {
 	updateByTestExtension(t)
 }
 
-// updateByTestExtension has an update of a control plane, and then a change that the extension can't make.
+// updateByTestExtension updates a control plane in place, and then makes a change that the extension cannot apply.
 func updateByTestExtension(t *testing.T) {
 	t.Helper()
 	f := newFixture(t)

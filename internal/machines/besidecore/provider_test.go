@@ -84,7 +84,7 @@ func newObject(f *machinetest.Fixture, version schema.GroupVersion, kind, name,
 	return object
 }
 
-// provide does what the providers of DevMachines and KubeadmConfigs do, until the test ends: each machine has a node at
+// provide acts as the providers of DevMachines and KubeadmConfigs until the test ends: each machine gets a node at
 // once, and each config its data.
 func provide(f *machinetest.Fixture) {
 	go func() {
@@ -119,7 +119,7 @@ func unprovided(ctx context.Context, f *machinetest.Fixture, kind schema.GroupVe
 	return found
 }
 
-// provideMachine creates a node, and connects the machine with it. What fails is tried again.
+// provideMachine creates a node, and connects the machine with it. Failures are retried.
 func provideMachine(ctx context.Context, f *machinetest.Fixture, machine *unstructured.Unstructured) {
 	providerID := "dev:////" + machine.GetName()
 	node := &corev1.Node{

@@ -14,7 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// ownConditions are the conditions that this controller writes. Others are left as they are.
+// ownConditions are the conditions that this controller writes. It does not change others.
 var ownConditions = []string{
 	clusterv1.PausedCondition, clusterv1.MachineAvailableCondition, clusterv1.MachineReadyCondition,
 	clusterv1.MachineBootstrapConfigReadyCondition, clusterv1.MachineInfrastructureReadyCondition,

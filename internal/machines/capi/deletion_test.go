@@ -110,7 +110,7 @@ func TestB2WithTheClusterTheNodeIsLeftAlone(t *testing.T) {
 	s.MustPatch(s.cluster, `{"metadata": {"finalizers": null}}`)
 }
 
-// Nothing holds a Cluster: it goes before its Machines, also before those that it does not own yet.
+// Nothing holds a Cluster: it is removed before its Machines, also before Machines that it does not own yet.
 func TestB2AfterTheClusterTheNodeIsLeftAlone(t *testing.T) {
 	s := newScene(t)
 	m, node := s.runs(preDrain+"a", preTerminate+"x")

@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
-// This file has the drain of a Node in the words of Cluster API: the pods and the volumes that have to leave the Node
+// This file has the drain of a Node with the messages of Cluster API: the pods and the volumes that must leave the Node
 // before its Machine is deleted.
 
 // podRules returns the drain rules for the pods of a Machine. A rule that can't be read stops the drain, since it may
@@ -119,7 +119,7 @@ func few(names []string, most int) string {
 	return strings.Join(names, ", ")
 }
 
-// attachedVolumes are the volumes that are attached to a node, by what identifies them, in Cluster API's words.
+// attachedVolumes are the volumes attached to a node, by their identifiers, as in messages of Cluster API.
 type attachedVolumes map[string]sets.Set[string]
 
 const (
@@ -129,8 +129,8 @@ const (
 	onlyAttachment = "VolumeAttachment with .spec.source.persistentVolumeName not matching a PersistentVolume"
 )
 
-// attachedVolumes returns the volumes that are still attached to the Node, in words. Those of an unreachable Node are
-// never detached, so they are not waited for.
+// attachedVolumes returns descriptions of the volumes that are still attached to the Node. There is no wait for volumes
+// of an unreachable Node, because they are never detached.
 func (d *deletionScope) attachedVolumes(ctx context.Context) ([]string, error) {
 	if d.node.isGone || drain.IsUnreachable(d.node.object) {
 		return nil, nil

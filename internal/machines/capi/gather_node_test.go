@@ -168,7 +168,7 @@ func TestAConflictOnTheNodeSkipsNoPhaseOfADeletion(t *testing.T) {
 	s.AwaitGone(node)
 }
 
-// addSecondNode makes another Node with the providerID of one.
+// addSecondNode creates another Node with the providerID of one.
 func (s *scene) addSecondNode(node *corev1.Node) *corev1.Node {
 	s.Helper()
 	second := &corev1.Node{

@@ -26,7 +26,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// No garbage is collected, and no volume detached: what goes is to go because the controller deletes it.
+// No garbage is collected, and no volume detached: only the controller deletes objects.
 var stage = machinetest.New(sandbox.Options{
 	CRDs: []string{"testdata/crds"},
 	Controllers: []string{"*", "-garbage-collector-controller", "-persistentvolume-attach-detach-controller",
@@ -117,7 +117,7 @@ func (s *scene) ref(kind, name string) clusterv1.ContractVersionedObjectReferenc
 	return clusterv1.ContractVersionedObjectReference{APIGroup: "infra.example.com", Kind: kind, Name: name}
 }
 
-// machine returns a Machine that is not created yet.
+// machine returns a Machine without creating it.
 func (s *scene) machine(name string) *clusterv1.Machine {
 	return &clusterv1.Machine{
 		ObjectMeta: s.Meta(name),
@@ -152,7 +152,7 @@ func (s *scene) addInfrastructure(name string, finalizers ...string) *unstructur
 
 func (s *scene) providerID(name string) string { return "test://" + s.Namespace + "/" + name }
 
-// addNode makes the node of a machine, and waits until it is ready.
+// addNode creates the node of a machine, and waits until it is ready.
 func (s *scene) addNode(name string) *corev1.Node {
 	s.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace + "-" + name}}
@@ -160,7 +160,7 @@ func (s *scene) addNode(name string) *corev1.Node {
 	return s.AddNode(node)
 }
 
-// run makes a Machine, with infrastructure, and waits until its node is linked.
+// run creates a Machine, with infrastructure, and waits until its node is linked.
 func (s *scene) run(m *clusterv1.Machine, finalizers ...string) (*clusterv1.Machine, *corev1.Node) {
 	s.Helper()
 	node := s.addNode(m.Name)
@@ -171,7 +171,7 @@ func (s *scene) run(m *clusterv1.Machine, finalizers ...string) (*clusterv1.Mach
 	}), node
 }
 
-// runs makes a Machine with annotations that runs.
+// runs creates a Machine with annotations that runs.
 func (s *scene) runs(annotations ...string) (*clusterv1.Machine, *corev1.Node) {
 	s.Helper()
 	m := s.machine("m1")
@@ -225,7 +225,7 @@ func (s *scene) expectInfrastructure() {
 	}
 }
 
-// addPod makes a pod on a node, and waits until it is ready.
+// addPod creates a pod on a node, and waits until it is ready.
 func (s *scene) addPod(node *corev1.Node, name string, change func(*corev1.Pod)) *corev1.Pod {
 	s.Helper()
 	pod := s.NewPod(name, node)

@@ -110,7 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	if err == nil && !m.DeletionTimestamp.IsZero() {
-		// A cached Machine may lack a hook: what can't be undone is decided on the Machine as the API server has it.
+		// A cached Machine may lack a hook: irreversible decisions require a read from the API server.
 		err = r.server.Get(ctx, request.NamespacedName, m)
 	}
 	if err != nil {

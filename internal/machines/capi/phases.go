@@ -111,7 +111,7 @@ func (d *deletionScope) drainNode(ctx context.Context) (*deletion.Wait, error) {
 	return nil, nil
 }
 
-// evict evicts the pods of the Node by its drain rules, and returns what holds the remaining ones.
+// evict evicts the pods of the Node by its drain rules, and returns the holds of the remaining ones.
 func (d *deletionScope) evict(ctx context.Context) ([]string, error) {
 	if d.node.isGone {
 		return nil, nil

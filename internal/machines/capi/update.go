@@ -124,8 +124,8 @@ func (u *updateScope) proceed(ctx context.Context) (time.Duration, error) {
 }
 
 // begin marks the Machine as begun, and reports whether the extension can be called. From its first call on, a member
-// of etcd on the Machine may stop. So the quorum guard has to permit the call: its permission for the mark of the
-// control plane may be hours old. A begun update has to end: the guard is not asked again, no further pods are evicted,
+// of etcd on the Machine may stop. So the quorum guard must permit the call: its permission for the mark of the control
+// plane may be hours old. A begun update must end: the guard is not asked again, no further pods are evicted,
 // and a guard installed later, or a drain requested later, does not stop it.
 func (u *updateScope) begin(ctx context.Context) (bool, error) {
 	base, now := u.m.DeepCopy(), u.r.options.Now()

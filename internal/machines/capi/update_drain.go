@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
-// isDrainRequested reports whether the node has to be drained before the first call of the extension.
+// isDrainRequested reports whether the node must be drained before the first call of the extension.
 func (u *updateScope) isDrainRequested(ctx context.Context) (bool, error) {
 	if metav1.HasAnnotation(u.m.ObjectMeta, clusterv1.ExcludeNodeDrainingAnnotation) {
 		return false, nil

@@ -17,7 +17,7 @@ func (u *updateScene) isCordoned() bool {
 	return isCordoned
 }
 
-// awaitUncordoned waits until the Node takes pods, and nothing of the update is left in it.
+// awaitUncordoned waits until the Node is schedulable, and lacks the annotation of the update.
 func (u *updateScene) awaitUncordoned() {
 	u.Helper()
 	u.await("m1", func(*clusterv1.Machine) bool {
@@ -123,8 +123,8 @@ func TestADrainThatIsRequestedLaterEvictsNothing(t *testing.T) {
 // An update with a drain has at least the first number of writes. The second is more than it needs.
 const leastUpdateWrites, writesOfAnUpdate = 7, 10
 
-// TestRestartBetweenTheWritesOfAnUpdate has the controller die at each of its writes, before the write arrives and
-// after. Another one goes on, and ends the update: with a drain, so that the writes to the Node are among them.
+// TestRestartBetweenTheWritesOfAnUpdate kills the controller at each of its writes, before the write arrives and after.
+// Another controller continues, and completes the update. The update has a drain, so that it also writes to the Node.
 func TestRestartBetweenTheWritesOfAnUpdate(t *testing.T) {
 	for name, isLate := range map[string]bool{"lost write": false, "late write": true} {
 		t.Run(name, func(t *testing.T) {

@@ -104,7 +104,7 @@ func (u *updateScope) dropAnnotation(ctx context.Context, object referenced) err
 	return nil
 }
 
-// pendingHooks returns the runtime hooks that have to be called for a Machine.
+// pendingHooks returns the runtime hooks that must be called for a Machine.
 func pendingHooks(m *clusterv1.Machine) []string {
 	return strings.Split(m.Annotations[runtimev1.PendingHooksAnnotation], ",")
 }

@@ -65,7 +65,7 @@ func startUpdates(s *scene, settings map[string]string) *updateScene {
 	return u
 }
 
-// discover notes that the ExtensionConfig is discovered as it is now.
+// discover records that the current ExtensionConfig is discovered.
 func (u *updateScene) discover() {
 	u.Helper()
 	meta.SetStatusCondition(&u.config.Status.Conditions, metav1.Condition{
@@ -86,8 +86,8 @@ func (u *updateScene) answers(texts ...string) {
 	})
 }
 
-// trigger writes what the Machine is to be, as its owner does: the Machine is marked, then what it refers to is
-// written.
+// trigger requests an update of the Machine as its owner does: it marks the Machine, then writes the objects that the
+// Machine refers to.
 func (u *updateScene) trigger(size int) {
 	u.Helper()
 	mark := `"metadata": {"annotations": {"` + inProgress + `": ""}}`
@@ -145,7 +145,7 @@ func (u *updateScene) node() *unstructured.Unstructured {
 	return node
 }
 
-// A writeCut has the connection of a controller fail with one of its writes, as if it died. The zero value passes all.
+// A writeCut breaks the connection of a controller at one of its writes, as if it died. The zero value breaks none.
 type writeCut struct {
 	mu       sync.Mutex
 	at       int  // the write, from now on, with which the connection fails; 0 is never
@@ -155,7 +155,7 @@ type writeCut struct {
 
 var errCut = errors.New("the connection was cut")
 
-// arm has the connection fail with a write to come.
+// arm breaks the connection at a later write.
 func (w *writeCut) arm(number int, isLate bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

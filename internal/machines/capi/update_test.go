@@ -129,8 +129,7 @@ func TestC10DeletionWins(t *testing.T) {
 	}
 }
 
-// TestAnUnknownExtensionDoesNotStopAnUpdate: an ExtensionConfig that is created for other hooks, and whose server does
-// not run yet.
+// TestAnUnknownExtensionDoesNotStopAnUpdate creates an ExtensionConfig for other hooks, whose server does not run yet.
 func TestAnUnknownExtensionDoesNotStopAnUpdate(t *testing.T) {
 	u := startUpdates(newScene(t), nil)
 	u.answers(`{"status":"Success","retryAfterSeconds":1}`)

@@ -25,9 +25,9 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
 
-// TestMomentsOfADeletion compares what is shown of a Machine with what Cluster API's own core controller showed
-// (1.14.2): testdata/moments has that, line by line. Lines that a line "differs: BEGINNING: reason" of a file's comment
-// names are ours alone, and do differ.
+// TestMomentsOfADeletion compares the displayed states of a Machine, line by line, with those that Cluster API's own
+// core controller (1.14.2) displayed, which are recorded in testdata/moments. A line "differs: BEGINNING: reason" in
+// the comment of a file names lines that must differ, and that only our controller displays.
 func TestMomentsOfADeletion(t *testing.T) {
 	s := newScene(t)
 	m := s.machine("m1")
@@ -103,7 +103,7 @@ func TestMomentOfADrainByRules(t *testing.T) {
 	}
 }
 
-// addRule makes a drain rule for the pods of a name in this namespace.
+// addRule creates a drain rule for the pods of a name in this namespace.
 func (s *scene) addRule(app string, config clusterv1.MachineDrainRuleDrainConfig) {
 	s.Helper()
 	selects := func(key, value string) *metav1.LabelSelector {
@@ -166,7 +166,8 @@ func only(text, beginning string) string {
 
 var aTime = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 
-// facts returns what is shown of the machine, with kubectl's words for one that is gone, and of its events.
+// facts returns the displayed state of the machine and its events. If the machine does not exist, it has kubectl's
+// message.
 func (s *scene) facts() string {
 	s.Helper()
 	var lines []string

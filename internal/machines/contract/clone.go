@@ -51,8 +51,8 @@ func (r References) Clone(ctx context.Context, template Reference, wanted Clone,
 }
 
 // Update applies a template to an object that was created from another one, and returns the object with the defaults of
-// the API server. Fields that only the earlier template had are removed; fields of other field managers stay, and so do
-// owners. A dry run writes only which fields the manager owns.
+// the API server. Fields that only the earlier template has are removed; fields of other field managers and owners
+// stay. A dry run writes only which fields the manager owns.
 func (r References) Update(
 	ctx context.Context, object *Object, template Reference, wanted Clone, options ...client.ApplyOption,
 ) (*unstructured.Unstructured, error) {

@@ -42,10 +42,11 @@ const (
 )
 
 // References finds the objects that Machines and MachineSets refer to. For each kind it needs the rights get and
-// delete, for what it clones create, and for CustomResourceDefinitions get, or list and watch if the Client has a
-// cache.
+// delete, for objects that it clones create, and for CustomResourceDefinitions get, or list and watch if the Client has
+// a cache.
 type References struct {
-	// Client is to read the objects from the server: a manager's client does, as objects of any kind are not cached.
+	// Client must read the objects from the server: a manager's client does, because it does not cache unstructured
+	// objects.
 	Client client.Client
 }
 

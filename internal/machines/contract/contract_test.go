@@ -195,7 +195,7 @@ spec:
 	machinetest.AwaitGone(t, stage.Client(t), clone.Unstructured, client.ObjectKeyFromObject(clone))
 }
 
-// TestAnotherObjectOfThatNameIsNotDeleted has an object replaced between the look and the deletion.
+// TestAnotherObjectOfThatNameIsNotDeleted replaces an object between the read and the deletion.
 func TestAnotherObjectOfThatNameIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	namespace := stage.Namespace(t)

@@ -50,7 +50,7 @@ type Wait struct {
 	After time.Duration
 }
 
-// A Stage is a part of a deletion, as it is shown.
+// A Stage is a part of a deletion, as displayed.
 type Stage string
 
 // The stages of a deletion.

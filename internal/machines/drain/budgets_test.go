@@ -54,7 +54,7 @@ func TestTwoBudgets(t *testing.T) {
 	d.expect(d.evict(), want)
 }
 
-// A pod that is not ready goes at once only if its budget reports so: here the others are not enough.
+// An unready pod is evicted at once only if the policy of its budget allows it: here too few other pods are healthy.
 func TestUnhealthyPods(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)

@@ -28,7 +28,7 @@ func TestCordonToleration(t *testing.T) {
 	}
 }
 
-// awaitSecondAfter waits until a second is over.
+// awaitSecondAfter waits until a second after the moment has passed.
 func (d *fixture) awaitSecondAfter(moment time.Time) {
 	d.Helper()
 	err := wait.PollUntilContextTimeout(d.Context(), 50*time.Millisecond, time.Minute, true,

@@ -65,7 +65,7 @@ type HeldPod struct {
 // A PodHold is the kind of thing that keeps a pod on its node.
 type PodHold string
 
-// What keeps pods.
+// These are the reasons why pods remain.
 const (
 	Ending     PodHold = "Ending"     // it was evicted, and is terminating
 	Finalizers PodHold = "Finalizers" // it has terminated, and finalizers hold the object
@@ -74,7 +74,7 @@ const (
 	// ToBeEvicted is the hold of a pod that nothing holds: HeldPods evicts nothing, and Evict leaves a pod that has
 	// changed meanwhile to the next pass.
 	ToBeEvicted PodHold = "ToBeEvicted"
-	// Later is the hold of a pod that is evicted after others have left, by the order of rules.
+	// Later is the hold of a pod that, by the order of rules, is evicted after others have left.
 	Later PodHold = "Later"
 	// Completion is the hold of a pod that a rule lets complete by itself; CompletionLater, if others come before it.
 	Completion      PodHold = "Completion"
@@ -100,7 +100,7 @@ func Cordon(ctx context.Context, client kubernetes.Interface, node *corev1.Node)
 	return nil
 }
 
-// HeldPods returns the pods of a node that a drain by some rules, or by none, waits for, and what holds them.
+// HeldPods returns the pods of a node that a drain waits for, and their holds. The drain rules are optional.
 func HeldPods(ctx context.Context, client Client, node *corev1.Node, rules PodRules) ([]HeldPod, error) {
 	p := newPass(client, node)
 	pods, held, err := p.turns(ctx, rules)

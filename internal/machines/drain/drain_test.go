@@ -29,7 +29,7 @@ func TestCordon(t *testing.T) {
 	}
 	other.Name = "no-such-node"
 	if err := drain.Cordon(t.Context(), d.client, other); !apierrors.IsNotFound(err) {
-		t.Errorf("cordon a node that is gone: %v", err)
+		t.Errorf("cordon a node that does not exist: got error %v, want NotFound", err)
 	}
 }
 
@@ -85,7 +85,7 @@ Ending: pod unmanaged has been ending since then, with 3600 s of grace
 	}
 }
 
-// daemonSet makes a DaemonSet, which no controller looks at.
+// daemonSet creates a DaemonSet, which no controller reconciles.
 func (d *fixture) daemonSet(name string) {
 	d.Helper()
 	labels := map[string]string{"set": name}
@@ -104,7 +104,7 @@ func (d *fixture) daemonSet(name string) {
 	}
 }
 
-// ofDaemonSet has a pod belong to a DaemonSet.
+// ofDaemonSet makes a DaemonSet the controller of a pod.
 func ofDaemonSet(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		controls := true

@@ -76,7 +76,7 @@ func (p *pass) evictAll(ctx context.Context, pods []corev1.Pod) ([]HeldPod, erro
 	return p.nameBudgets(ctx, pods, held), nil
 }
 
-// evict evicts a pod, and returns what holds it if it still exists.
+// evict evicts a pod, and returns its hold if it still exists.
 func (p *pass) evict(ctx context.Context, pod *corev1.Pod) (*HeldPod, error) {
 	if pod.DeletionTimestamp != nil && !p.canEndSooner(pod) {
 		h := ending(pod)
@@ -279,8 +279,8 @@ func heldByBudgets(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) (Hel
 	}
 }
 
-// allows reports whether a budget allows the eviction of a pod. A pod that is not ready may be evicted while enough
-// others are healthy, or at any time if the budget's unhealthyPodEvictionPolicy allows it.
+// allows reports whether a budget allows the eviction of a pod. An unready pod may be evicted while enough others are
+// healthy, or at any time if the budget's unhealthyPodEvictionPolicy allows it.
 func allows(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	policy, status := budget.Spec.UnhealthyPodEvictionPolicy, budget.Status
 	if !isReady(pod) {

@@ -79,8 +79,8 @@ func TestManyPods(t *testing.T) {
 	for i := range many {
 		d.pod(fmt.Sprintf("web-%d", i), nil)
 	}
-	if left := d.look(); len(left) != many {
-		t.Errorf("%d pods are to go, want %d", len(left), many)
+	if remaining := d.look(); len(remaining) != many {
+		t.Errorf("got %d remaining pods, want %d", len(remaining), many)
 	}
 	for _, pod := range d.evict() {
 		if pod.Hold != drain.Ending {
@@ -89,7 +89,7 @@ func TestManyPods(t *testing.T) {
 	}
 }
 
-// A right that is missing is one line, however many pods there are.
+// A missing right is reported in one line, however many pods there are.
 func TestMissingRights(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
@@ -170,8 +170,8 @@ func TestThePodsOfAnUnreachableNodeEndByTheServersClock(t *testing.T) {
 			t.Fatal(t.Context().Err())
 		}
 	}
-	left, err := drain.Evict(t.Context(), behind, d.node, nil)
-	if err != nil || len(left) != 1 || left[0].Hold != drain.Ending {
-		t.Errorf("by a clock that is a minute behind, these pods are waited for: %v, %v", left, err)
+	remaining, err := drain.Evict(t.Context(), behind, d.node, nil)
+	if err != nil || len(remaining) != 1 || remaining[0].Hold != drain.Ending {
+		t.Errorf("with a clock a minute behind, got pods %v, error %v, want one ending pod", remaining, err)
 	}
 }

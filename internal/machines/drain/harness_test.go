@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// The pods of DaemonSets are put on nodes by hand, to have those that have finished and those whose set is gone.
+// The tests create the pods of DaemonSets by hand, because they need finished pods and pods whose set does not exist.
 var cluster = sandboxtest.New(sandbox.Options{
 	Controllers: []string{"*", "-daemonset-controller", "-garbage-collector-controller"},
 })
@@ -30,7 +30,7 @@ var (
 	budgets = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
 )
 
-// A fixture is a node of a test's own, and what is on it.
+// A fixture is a node of one test, with its pods.
 type fixture struct {
 	testing.TB
 	client    drain.Client
@@ -43,7 +43,7 @@ func newFixture(t testing.TB) *fixture {
 	d := &fixture{TB: t, client: unthrottled(t, ""), namespace: cluster.Namespace(t)}
 	node, err := d.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "drained-"},
-		// Only what is put there is on it.
+		// The node has only the pods that the test creates.
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "test", Effect: corev1.TaintEffectNoSchedule}}},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -68,7 +68,7 @@ func hasCondition(conditions []corev1.NodeCondition, ready corev1.ConditionStatu
 	return false
 }
 
-// unthrottled returns a client of the administrator, or of a user who may do what all may that are logged in.
+// unthrottled returns a client of the administrator, or of a user who has only the rights of all authenticated users.
 func unthrottled(t testing.TB, user string) drain.Client {
 	t.Helper()
 	config := rest.CopyConfig(cluster.Sandbox(t).Config)
@@ -192,7 +192,7 @@ func (d *fixture) look() []drain.HeldPod {
 	return left
 }
 
-// story writes what holds which pod, a line each, with the namespace and times of the test left out.
+// story returns the holds of pods, one per line, without the namespace and times of the test.
 func (d *fixture) story(left []drain.HeldPod) string {
 	var lines []string
 	for _, pod := range left {

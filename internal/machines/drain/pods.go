@@ -111,7 +111,7 @@ func isFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// inspect returns what would hold a pod.
+// inspect returns the hold that a pod would have.
 func (p *pass) inspect(ctx context.Context, pod *corev1.Pod) (HeldPod, error) {
 	if pod.DeletionTimestamp != nil {
 		return ending(pod), nil

@@ -36,15 +36,15 @@ func withTurn(turn string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels["turn"] = turn }
 }
 
-// evictByRules returns what is left, as words by the names of pods.
+// evictByRules evicts pods, and returns the holds of the remaining ones by name.
 func (d *fixture) evictByRules() map[string]drain.PodHold {
 	d.Helper()
-	left, err := drain.Evict(d.Context(), d.client, d.node, rulesByLabel)
+	remaining, err := drain.Evict(d.Context(), d.client, d.node, rulesByLabel)
 	if err != nil {
 		d.Fatal(err)
 	}
 	holds := map[string]drain.PodHold{}
-	for _, pod := range left {
+	for _, pod := range remaining {
 		holds[pod.Name] = pod.Hold
 	}
 	return holds
@@ -75,8 +75,8 @@ func TestRulesOrderEvictions(t *testing.T) {
 		t.Fatalf("at last (-want +got):\n%s", diff)
 	}
 	d.endNow("c")
-	if left := d.evictByRules(); len(left) > 0 {
-		t.Errorf("at the end: %v", left)
+	if remaining := d.evictByRules(); len(remaining) > 0 {
+		t.Errorf("at the end: %v", remaining)
 	}
 	staying, err := drain.StayingPods(t.Context(), d.client, d.node, rulesByLabel)
 	var names []string
@@ -107,11 +107,11 @@ func TestARefusalIsQuoted(t *testing.T) {
 	d.pod("db", nil)
 	d.awaitRunning("db")
 	d.budget("db", "db", 1, nil)
-	left, err := drain.Evict(t.Context(), d.client, d.node, rulesByLabel)
+	remaining, err := drain.Evict(t.Context(), d.client, d.node, rulesByLabel)
 	const want = "Cannot evict pod as it would violate the pod's disruption budget. The disruption budget db needs 1 " +
 		"healthy pods and has 1 currently"
-	if err != nil || len(left) != 1 || left[0].Refusal != want {
-		t.Errorf("%+v, %v", left, err)
+	if err != nil || len(remaining) != 1 || remaining[0].Refusal != want {
+		t.Errorf("%+v, %v", remaining, err)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// definition is of a kind of infrastructure that is a test's own, as those of other projects are.
+// definition defines a kind of infrastructure that only tests use, and that stands for those of other projects.
 const definition = `
 spec:
   group: infra.example.com

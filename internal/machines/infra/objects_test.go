@@ -84,7 +84,7 @@ func TestInfrastructureIsMadeReadAndDeleted(t *testing.T) {
 		"Delete": func() (infra.Instance, error) { return objects.Delete(t.Context(), m) },
 	} {
 		if instance, err := call(); err != nil || instance.Exists {
-			t.Errorf("%s of what is gone: %+v, %v", name, instance, err)
+			t.Errorf("%s of a deleted object: got %+v, error %v, want that it does not exist", name, instance, err)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func created(t *testing.T, objects *infra.Objects, m infra.Machine) infra.Instan
 	return instance
 }
 
-// What another machine runs on, or a person made, is neither used nor deleted.
+// Infrastructure of another machine, or created by a person, is neither used nor deleted.
 func TestInfrastructureOfOthersIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	serve(t, "Shelf", "shelves")
@@ -168,7 +168,7 @@ func TestInfrastructureThatCannotBeMade(t *testing.T) {
 				"correct it (kubectl explain drawer.spec --api-version=infra.example.com/v1)"},
 		},
 		{
-			"a spec that is none", `{"apiVersion": "infra.example.com/v1", "kind": "Drawer", "spec": []}`,
+			"a spec of the wrong type", `{"apiVersion": "infra.example.com/v1", "kind": "Drawer", "spec": []}`,
 			&infra.InvalidError{Message: "providerSpec.value: its spec is not an object: " + example},
 		},
 		{
@@ -201,7 +201,7 @@ func TestInfrastructureThatCannotBeMade(t *testing.T) {
 	}
 }
 
-// What was made is found and deleted also after its template was edited so that it could not be made any more.
+// An object is found and deleted also after an edit of its template that prevents its creation.
 func TestInfrastructureWhoseTemplateWasEdited(t *testing.T) {
 	t.Parallel()
 	serve(t, "Rail", "rails")
@@ -228,7 +228,7 @@ func TestInfrastructureWhoseTemplateWasEdited(t *testing.T) {
 	}
 }
 
-// Rights are given at some time, so the machine is tried again.
+// If rights are missing, the machine is retried, because they may be granted later.
 func TestRightsThatAreMissing(t *testing.T) {
 	t.Parallel()
 	serve(t, "Crate", "crates")

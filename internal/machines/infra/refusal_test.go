@@ -59,6 +59,6 @@ func TestADeleteThatAdmissionRefuses(t *testing.T) {
 	const by, why = "ValidatingAdmissionPolicy 'keep-vaults'", "vaults are kept until the audit"
 	if text := err.Error(); !strings.HasPrefix(text, begin) || !strings.Contains(text, by) ||
 		!strings.Contains(text, why) {
-		t.Errorf("said %q", text)
+		t.Errorf("got error %q, want %q with %q and %q", text, begin, by, why)
 	}
 }

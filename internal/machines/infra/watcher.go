@@ -19,7 +19,7 @@ import (
 // metadata, in a cache of its own: if a kind can't be listed, for lack of permissions, only its watch fails, and the
 // process becomes ready nevertheless.
 type Watcher struct {
-	// Controller gets the requests. It has to be set before the controller starts.
+	// Controller gets the requests. It must be set before the controller starts.
 	Controller controller.Controller
 
 	cache   cache.Cache

@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// recorder is a controller that hands out what it is asked to reconcile.
+// recorder is a controller that sends its requests to a channel.
 type recorder chan types.NamespacedName
 
 func (r recorder) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {

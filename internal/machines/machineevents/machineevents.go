@@ -1,6 +1,6 @@
-// Package machineevents records the events of machines, each once for each change: a pass over a machine that waits is
-// repeated for hours, and hundreds of equal events would hide the others. What was recorded is only in memory: after a
-// restart the last event is recorded once more.
+// Package machineevents records the events of machines, each once for each change: a controller reconciles a waiting
+// machine for hours, and hundreds of equal events would hide the others. The recorded events are only in memory: after
+// a restart the last event is recorded once more.
 //
 // Recorder.Record is the call to start from.
 package machineevents

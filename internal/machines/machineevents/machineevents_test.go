@@ -28,20 +28,20 @@ func TestAnEventIsRecordedOncePerChange(t *testing.T) {
 	}
 	record("Blocked", "held", "by a")
 	record("Blocked", "held", "by a")
-	record("Proceeds", "goes on", "")
+	record("Proceeds", "continues", "")
 	record("Blocked", "held", "by b") // the same note, of another cause
 	record("Blocked", "held still", "by b")
 	recorder.Repeat(machine, "Proceeds")
-	record("Proceeds", "goes on", "")
+	record("Proceeds", "continues", "")
 	machine.UID = "2" // another machine of that name
-	record("Proceeds", "goes on", "")
+	record("Proceeds", "continues", "")
 	recorder.Forget(client.ObjectKeyFromObject(machine))
-	record("Proceeds", "goes on", "")
+	record("Proceeds", "continues", "")
 	recorder.Repeat(&corev1.Node{}, "Proceeds") // of which nothing is known
 	close(written.Events)
 	want := []string{
-		"Normal Blocked held", "Normal Proceeds goes on", "Normal Blocked held", "Normal Blocked held still",
-		"Normal Proceeds goes on", "Normal Proceeds goes on", "Normal Proceeds goes on",
+		"Normal Blocked held", "Normal Proceeds continues", "Normal Blocked held", "Normal Blocked held still",
+		"Normal Proceeds continues", "Normal Proceeds continues", "Normal Proceeds continues",
 	}
 	var got []string
 	for event := range written.Events {

@@ -39,8 +39,8 @@ func (a *apiSide) title() string {
 	return a.difference.name + ", openshift"
 }
 
-// unlike returns what is seen that is not as wanted.
-func (a *apiSide) unlike() string {
+// mismatch returns the observed and the expected result if they differ.
+func (a *apiSide) mismatch() string {
 	seen := a.difference.seen(a)
 	return unless(seen == a.want, "%s, not %s", seen, a.want)
 }
@@ -57,7 +57,7 @@ func (a *apiSide) start() {
 	})
 }
 
-// state returns what the machine is, nil if it is gone.
+// state returns the state of the machine, or nil if it does not exist.
 func (a *apiSide) state() *machineState {
 	a.t.Helper()
 	m := a.machine()
@@ -76,12 +76,12 @@ func (a *apiSide) deleteIt() {
 	a.delete(a.machine())
 }
 
-// heldBy returns what the machine is held by, as it reports itself: the last stage counts.
+// heldBy returns the reason that the machine reports for its hold: the last stage counts.
 func (a *apiSide) heldBy() string {
 	a.t.Helper()
 	m := a.state()
 	if m == nil {
-		return "nothing: it is gone"
+		return "nothing: it is deleted"
 	}
 	for _, wait := range []string{waitsForInfrastructure, waitsForPreTerminate, waitsForPods, waitsForPreDrain} {
 		if m.waits[wait] != "" {
@@ -118,7 +118,7 @@ func (a *apiSide) addHook(list, name string) {
 	a.must(a.tryHook(list, name))
 }
 
-// What is done to compare the APIs.
+// The following methods are the actions that compare the APIs.
 
 func (a *apiSide) excludeHeld() {
 	a.isExcluded, a.preDrain, a.preTerminate = true, []string{"Migrate"}, []string{"Detach"}
@@ -134,7 +134,8 @@ func (a *apiSide) hookAfterDrain() {
 	a.addHook("preDrain", "Late")
 }
 
-// hookWhileEnding adds a hook when the Machine reports that its infrastructure ends, and has that be gone then.
+// hookWhileEnding adds a hook when the Machine reports that its infrastructure ends, and then removes the
+// infrastructure.
 func (a *apiSide) hookWhileEnding() {
 	a.start()
 	infrastructure := &v1alpha1.KwokMachine{}
@@ -146,7 +147,7 @@ func (a *apiSide) hookWhileEnding() {
 	machinetest.AwaitGone(a.t, a, infrastructure, keyOf(a.name))
 }
 
-// podAfterDrain has a pod come when the drain is complete. A volume that is attached, and a hook, keep the machine so.
+// podAfterDrain creates a pod when the drain is complete. An attached volume and a hook keep the machine in this state.
 func (a *apiSide) podAfterDrain() {
 	a.preTerminate = []string{"Detach"}
 	a.start()
@@ -169,7 +170,7 @@ func (a *apiSide) podAfterDrain() {
 	a.must(a.Create(a.t.Context(), newPod(a.name, a.name)))
 }
 
-// fateOfPod returns what has become of the pod. It has the controllers look at the machine again.
+// fateOfPod changes the machine, so that the controllers reconcile it again, and returns the state of the pod.
 func (a *apiSide) fateOfPod() string {
 	a.t.Helper()
 	a.must(a.Patch(a.t.Context(), a.machine(), client.RawPatch("application/merge-patch+json", fmt.Appendf(nil,

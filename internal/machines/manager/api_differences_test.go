@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/manifests"
 )
 
-// A difference is what the same comes to with Machines of one API and of the other.
+// A difference is an action whose result differs between Machines of the two APIs.
 type difference struct {
 	name                  string
 	do                    func(*apiSide)
@@ -19,10 +19,10 @@ type difference struct {
 	openshift, clusterAPI string
 }
 
-// differences are what a user has to know who has Machines of both APIs.
+// differences are documented for users who have Machines of both APIs.
 var differences = []difference{
 	{
-		"a machine that is excluded from draining, with a pre-drain hook", (*apiSide).excludeHeld, (*apiSide).heldBy,
+		"a machine excluded from draining, with a pre-drain hook", (*apiSide).excludeHeld, (*apiSide).heldBy,
 		"pre-terminate hooks", "pre-drain hooks",
 	},
 	{
@@ -31,7 +31,7 @@ var differences = []difference{
 	},
 	{
 		"a pre-terminate hook that comes while the infrastructure ends", (*apiSide).hookWhileEnding, (*apiSide).heldBy,
-		"nothing: it is gone", "pre-terminate hooks",
+		"nothing: it is deleted", "pre-terminate hooks",
 	},
 	{
 		"a pod that comes when the drain is complete", (*apiSide).podAfterDrain, (*apiSide).fateOfPod,
@@ -63,21 +63,22 @@ func TestWhereTheAPIsDiffer(t *testing.T) {
 				t.Parallel()
 				side := side.in(t)
 				side.difference.do(side)
-				side.await(side.unlike)
+				side.await(side.mismatch)
 			})
 		}
 	})
 	if t.Failed() {
 		return
 	}
-	for _, last := range s.bothSides(len(differences), difference{}) { // what was to change has changed by their end
+	// by the end of their deletions, every expected change has happened
+	for _, last := range s.bothSides(len(differences), difference{}) {
 		last.start()
 		last.deleteIt()
 		last.scene.awaitGone(last.name)
 	}
 	for _, side := range sides {
-		if unlike := side.unlike(); unlike != "" {
-			t.Errorf("%s, after all: %s", side.title(), unlike)
+		if mismatch := side.mismatch(); mismatch != "" {
+			t.Errorf("%s, after all: %s", side.title(), mismatch)
 		}
 	}
 	s.checkLateHooksAreRefused(sides)
@@ -93,8 +94,8 @@ func (s *scene) bothSides(number int, d difference) []*apiSide {
 	}
 }
 
-// checkLateHooksAreRefused has the policies of the payload in force: one of OpenShift's refuses what Cluster API
-// allows.
+// checkLateHooksAreRefused installs the admission policies of the payload: one of them refuses a new pre-drain hook on an
+// OpenShift Machine being deleted. Cluster API allows it.
 func (s *scene) checkLateHooksAreRefused(sides []*apiSide) {
 	s.t.Helper()
 	for _, object := range manifests.Objects() {

@@ -15,8 +15,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 )
 
-// auditPolicy has the audit log report every write to what a deletion touches, before it is done and with what became
-// of it. Heartbeats and what reports only that a process is alive are left out.
+// auditPolicy is the policy of the audit log: it records every write to an object that a deletion may change, when the
+// write arrives and when it is answered. It omits heartbeats and other signs of life.
 const auditPolicy = `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -44,7 +44,7 @@ type auditedRequest struct {
 	UserAgent string
 	User      struct{ Username string }
 	ObjectRef struct{ APIGroup, Resource, Subresource, Namespace, Name string }
-	// What the request did was done between these two.
+	// The request took effect between these two times.
 	Begin          time.Time `json:"requestReceivedTimestamp"`
 	End            time.Time `json:"stageTimestamp"`
 	ResponseStatus struct{ Code int }
@@ -92,7 +92,7 @@ func removeFullAudits(s *sandbox.Sandbox) error {
 	return err
 }
 
-// An auditLog is what was read of an audit log.
+// An auditLog has the requests read from an audit log.
 type auditLog struct {
 	crashes  []time.Time
 	about    []string
@@ -121,8 +121,8 @@ func (l *auditLog) read(path string) error {
 	}
 }
 
-// add adds what a line contains a request. The line of its receipt may lack a name that the object has in the other
-// one.
+// add adds the request of a line. The line of its receipt may lack a name that the object has in the line of its
+// answer.
 func (l *auditLog) add(request auditedRequest) {
 	if index, isKnown := l.received[request.AuditID]; isKnown && request.Stage != "RequestReceived" {
 		l.requests[index] = request

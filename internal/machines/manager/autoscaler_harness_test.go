@@ -27,7 +27,7 @@ type scalingClient struct {
 	group, version string // CAPI_GROUP and CAPI_VERSION
 	objects        dynamic.Interface
 	scales         scale.ScalesGetter
-	// marks are the annotation of a machine that is to be deleted first, and the beginning of those of bounds.
+	// deleteMark is the annotation of a machine to delete first; bounds is the prefix of the annotations with bounds.
 	deleteMark, bounds string
 }
 

@@ -96,7 +96,7 @@ func (g *nodeGroup) awaitUnmeasured(scaler *autoscalingv2.HorizontalPodAutoscale
 			func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
 				return c.Type == autoscalingv2.ScalingActive && c.Reason == "FailedGetExternalMetric"
 			})
-		return unless(lacksMetric && scaler.Status.CurrentReplicas == 2, "the autoscaler of %s says %+v", g.name,
+		return unless(lacksMetric && scaler.Status.CurrentReplicas == 2, "the autoscaler of %s reports %+v", g.name,
 			scaler.Status)
 	})
 }
@@ -138,8 +138,8 @@ func (s *scene) metaOf(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}
 }
 
-// scaleByProvider scales a group without spec.replicas from its least size up, has one node of it deleted, and scales
-// it to none.
+// scaleByProvider scales a group without spec.replicas up from its least size, deletes one of its nodes, and scales the
+// group to zero.
 func (g *nodeGroup) scaleByProvider() {
 	g.t.Helper()
 	g.awaitNodes(1)
@@ -161,19 +161,19 @@ func (g *nodeGroup) scaleByProvider() {
 		return unless(wanted == 3 && current == 3 && selector == "group="+g.name, "the scale is %d of %d, of %q",
 			current, wanted, selector)
 	})
-	gone := lastByName(before)
-	g.deleteNode(gone)
+	deleted := lastByName(before)
+	g.deleteNode(deleted)
 	after := g.awaitNodes(2)
 	for _, node := range before {
 		isLeft := slices.ContainsFunc(after, func(n corev1.Node) bool { return n.UID == node.UID })
-		if isLeft != (node.Name != gone.Name) {
-			g.t.Errorf("node %s is left: %t; %s was to be deleted", node.Name, isLeft, gone.Name)
+		if isLeft != (node.Name != deleted.Name) {
+			g.t.Errorf("node %s exists: %t; want only %s deleted", node.Name, isLeft, deleted.Name)
 		}
 	}
 	g.setSize(0)
 	g.awaitNodes(0)
-	if left := g.list("machines", labels.SelectorFromSet(labels.Set{"group": g.name})); len(left) > 0 {
-		g.t.Errorf("%d machines are left", len(left))
+	if remaining := g.list("machines", labels.SelectorFromSet(labels.Set{"group": g.name})); len(remaining) > 0 {
+		g.t.Errorf("%d machines remain", len(remaining))
 	}
 }
 

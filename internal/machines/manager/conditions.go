@@ -29,7 +29,7 @@ const (
 	ReasonControlPlaneChanging = "ControlPlaneMachinesChanging"
 )
 
-// relatedObjects returns what an administrator looks at, or collects for a report of an error.
+// relatedObjects returns the objects that an administrator reads, or collects for an error report.
 func relatedObjects(dialects []Dialect) []configv1.ObjectReference {
 	related := []configv1.ObjectReference{
 		{Resource: "namespaces", Name: DefaultNamespace},
@@ -78,9 +78,9 @@ func readStatus(ctx context.Context, cached client.Reader,
 // syncedWithin is how long the status waits for the cache of a kind.
 const syncedWithin = time.Second
 
-// statusOf returns the status of the controllers, from all machines, what stops the replacement of those of control
-// planes, and which of these are changing. Upgradeable is false meanwhile: a minor update restarts the components on
-// the others.
+// statusOf returns the status of the controllers. It depends on all machines, on the problems that stop the replacement
+// of control plane machines, and on the control plane machines that are changing. Upgradeable is false while one is
+// changing: a minor update restarts the components on the others.
 func statusOf(machines []machinev1beta1.Machine, stopped, changing []string) clusteroperator.Status {
 	var failed []string
 	for _, m := range machines {

@@ -170,8 +170,8 @@ func testLife(t *testing.T, c client.Client) {
 	if err := c.Patch(t.Context(), m, release); err != nil {
 		t.Fatal(err)
 	}
-	for _, gone := range []client.Object{pod, m, node, &v1alpha1.KwokMachine{ObjectMeta: m.ObjectMeta}} {
-		machinetest.AwaitGone(t, c, gone, client.ObjectKeyFromObject(gone))
+	for _, object := range []client.Object{pod, m, node, &v1alpha1.KwokMachine{ObjectMeta: m.ObjectMeta}} {
+		machinetest.AwaitGone(t, c, object, client.ObjectKeyFromObject(object))
 	}
 }
 
@@ -193,7 +193,7 @@ func awaitOperator(t *testing.T, c client.Client, version string, target configv
 		})
 }
 
-// runDaemons has a DaemonSet run a pod on a node, which a drain leaves there.
+// runDaemons runs a pod of a DaemonSet on a node, which a drain does not evict.
 func runDaemons(t testing.TB, c client.Client, namespace, node string) {
 	t.Helper()
 	daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "daemons"}}

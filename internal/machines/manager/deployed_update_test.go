@@ -28,7 +28,7 @@ import (
 type heldStage struct {
 	name    string
 	hooks   machinev1beta1.LifecycleHooks
-	isThere func(*machinev1beta1.Machine) bool // what a machine reports that is held so
+	isThere func(*machinev1beta1.Machine) bool // whether a machine reports this stage
 	release func(s *shippedScene, machine string)
 }
 
@@ -63,7 +63,7 @@ var heldStages = []heldStage{{
 	release: func(s *shippedScene, machine string) { s.keepInfrastructure(machine, false) },
 }}
 
-// keepInfrastructure has the infrastructure of a machine go never, or now.
+// keepInfrastructure blocks or allows the deletion of the infrastructure of a machine.
 func (s *shippedScene) keepInfrastructure(machine string, isKept bool) {
 	s.t.Helper()
 	infrastructure := &v1alpha1.KwokMachine{ObjectMeta: metav1.ObjectMeta{
@@ -95,7 +95,7 @@ func (s *shippedScene) hold(ofEach int) {
 	s.eachHeld(func(machine string, stage heldStage) { s.awaitMachine(machine, stage.isThere) })
 }
 
-// populate has the node of a machine run a pod that a budget of the machine's name forbids to evict.
+// populate runs a pod on the node of a machine. A budget of the machine's name forbids its eviction.
 func (s *shippedScene) populate(machine string) {
 	s.t.Helper()
 	pod := newPod(machine, machine)
@@ -109,7 +109,7 @@ func (s *shippedScene) populate(machine string) {
 	}))
 }
 
-// eachHeld does something with each machine that is there.
+// eachHeld calls a function for each existing machine.
 func (s *shippedScene) eachHeld(do func(machine string, stage heldStage)) {
 	s.t.Helper()
 	for _, m := range s.machines() {
@@ -121,7 +121,8 @@ func (s *shippedScene) eachHeld(do func(machine string, stage heldStage)) {
 	}
 }
 
-// checkHeld finds all machines that are left where they were held, with all that they run on.
+// checkHeld checks that all remaining machines are in the stage where they were held, with their infrastructure and
+// Node.
 func (s *shippedScene) checkHeld() {
 	s.t.Helper()
 	s.eachHeld(func(machine string, stage heldStage) {
@@ -132,7 +133,7 @@ func (s *shippedScene) checkHeld() {
 	})
 }
 
-// finish lets all machines go, and finds nothing wrong with what became of them.
+// finish releases all machines, and checks their histories.
 func (s *shippedScene) finish(machines int) {
 	s.t.Helper()
 	s.eachHeld(func(machine string, stage heldStage) { stage.release(s, machine) })

@@ -25,8 +25,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// A scene is an audited cluster of a test's own where kwok keeps nodes and pods alive. All that is in it is in the
-// namespace default.
+// A scene is an audited cluster of one test where kwok keeps nodes and pods alive. All its objects are in the namespace
+// default.
 type scene struct {
 	client.Client
 	t       *testing.T
@@ -81,7 +81,7 @@ func (s *scene) each(n int, do func(i int) error) {
 	s.must(group.Wait())
 }
 
-// await waits until nothing is missing, as a test reports it in words.
+// await waits until a function returns "". Otherwise the function describes what the wait is for.
 func (s *scene) await(missing func() string) {
 	s.t.Helper()
 	last := ""
@@ -110,7 +110,7 @@ func simulated(end time.Duration) machinev1beta1.ProviderSpec {
 	return machinev1beta1.ProviderSpec{Value: &runtime.RawExtension{Raw: text}}
 }
 
-// newPod returns a pod that is bound to a node.
+// newPod returns a pod bound to a node.
 func newPod(name, node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -125,7 +125,7 @@ func newPod(name, node string) *corev1.Pod {
 	}
 }
 
-// machines returns all that are there.
+// machines returns all machines.
 func (s *scene) machines() []machinev1beta1.Machine {
 	s.t.Helper()
 	var list machinev1beta1.MachineList
@@ -144,7 +144,7 @@ func keyOf(name string) client.ObjectKey {
 
 func isRunning(m *machinev1beta1.Machine) bool { return phaseOf(m) == machinev1beta1.PhaseRunning }
 
-// awaitGone waits until nothing of a machine is left.
+// awaitGone waits until a machine and its objects are deleted.
 func (s *scene) awaitGone(machine string) {
 	s.t.Helper()
 	machinetest.AwaitGone(s.t, s, &machinev1beta1.Machine{}, keyOf(machine))
@@ -152,7 +152,7 @@ func (s *scene) awaitGone(machine string) {
 	machinetest.AwaitGone(s.t, s, &corev1.Node{}, client.ObjectKey{Name: machine})
 }
 
-// isWhole reports that neither the infrastructure of a machine nor its Node was asked to go.
+// isWhole returns whether neither the infrastructure of a machine nor its Node is being deleted.
 func (s *scene) isWhole(machine string) bool {
 	s.t.Helper()
 	infrastructure, node := &v1alpha1.KwokMachine{}, &corev1.Node{}
@@ -161,7 +161,7 @@ func (s *scene) isWhole(machine string) bool {
 	return infrastructure.DeletionTimestamp == nil && node.DeletionTimestamp == nil
 }
 
-// removeHook removes a hook of a machine, if that is still there, as its owner does.
+// removeHook removes a hook of a machine as its owner does, if the machine still exists.
 func (s *scene) removeHook(machine, hook string) {
 	s.t.Helper()
 	s.must(retry.RetryOnConflict(wait.Backoff{Steps: 100, Duration: 20 * time.Millisecond}, func() error {
@@ -178,8 +178,8 @@ func (s *scene) removeHook(machine, hook string) {
 	}))
 }
 
-// checkHistories finds nothing wrong in what the audit log contains machines, which are gone: those that lines with
-// some texts are about, of which there are count or more.
+// checkHistories waits until the audit log has the whole deletion of at least count machines, and checks that their
+// histories violate no invariant. It reads only lines that contain one of the texts.
 func (s *scene) checkHistories(count int, about ...string) map[string]*history {
 	s.t.Helper()
 	histories := awaitReleases(s.t, s.control, s.crashes, count, about...)
@@ -187,7 +187,7 @@ func (s *scene) checkHistories(count int, about ...string) map[string]*history {
 	return histories
 }
 
-// reportViolations returns what is wrong in histories.
+// reportViolations reports the violations in histories.
 func (s *scene) reportViolations(histories map[string]*history) {
 	s.t.Helper()
 	for i, violation := range violationsOf(histories) {

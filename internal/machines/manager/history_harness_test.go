@@ -23,14 +23,13 @@ type podEviction struct {
 	Code int
 }
 
-// A history is what happened to a machine: what it was over time, and what was done to its node and its
-// infrastructure.
+// A history has the states of a machine over time, and the changes to its node and its infrastructure.
 type history struct {
 	Name           string
 	Machine        timeline[machineState]
 	Node           timeline[corev1.Node]
 	Infrastructure timeline[metav1.PartialObjectMetadata]
-	// InfrastructureDeletes are the controllers' requests to delete it; it is there until its finalizers are gone.
+	// InfrastructureDeletes are the controllers' requests to delete it; it exists until its finalizers are removed.
 	InfrastructureDeletes []span
 	Pods                  map[string]*timeline[corev1.Pod] // of its node, by name
 	Evictions             []podEviction
@@ -86,13 +85,14 @@ type recorder struct {
 	nodes         map[string]*timeline[corev1.Node]
 }
 
-// decode returns the object in the answer to a request, nil if it is gone after it, and its name, which is "" where the
-// server was yet to choose it.
+// decode returns the object in the answer to a request, or nil if the request removed it, and its name, which is "" if
+// the server had not chosen it yet.
 func decode[T any](r auditedRequest, meta func(*T) metav1.Object) (recorded[T], string) {
 	state := recorded[T]{span: r.span(), By: r.UserAgent}
 	object := new(T)
 	if json.Unmarshal(r.ResponseObject, object) != nil || meta(object).GetName() == "" {
-		return state, r.ObjectRef.Name // a Status, in answer to the delete of what has no finalizers, or to what failed
+		// a Status answers the delete of an object without finalizers, and a failed request
+		return state, r.ObjectRef.Name
 	}
 	state.Object = object
 	return state, meta(object).GetName()
@@ -153,7 +153,7 @@ func (r *recorder) record(request auditedRequest) {
 func (r *recorder) recordNode(request auditedRequest) {
 	state, name := decode(request, func(n *corev1.Node) metav1.Object { return n })
 	if request.Verb == "delete" {
-		state.Object = nil // a node has no finalizers in these tests, and is gone at once
+		state.Object = nil // a node has no finalizers in these tests, and is removed at once
 	}
 	if r.nodes[name] == nil {
 		r.nodes[name] = &timeline[corev1.Node]{}
@@ -161,7 +161,7 @@ func (r *recorder) recordNode(request auditedRequest) {
 	r.nodes[name].add(request, state)
 }
 
-// recordPod records what becomes of a pod, and evictions. After one, it is not known when the pod ends.
+// recordPod records the states and the evictions of a pod. After an eviction, the time of its end is unknown.
 func (r *recorder) recordPod(request auditedRequest) {
 	ref := request.ObjectRef
 	state, name := decode(request, func(p *corev1.Pod) metav1.Object { return p })

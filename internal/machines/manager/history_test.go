@@ -24,7 +24,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// patience is far longer than anything takes that is to happen.
+// patience is the timeout of waits: far longer than any wait takes.
 const patience = 5 * time.Minute
 
 // scriptedDefinition is of infrastructure that the test itself provides.
@@ -56,7 +56,7 @@ type script struct {
 	infrastructure *unstructured.Unstructured
 }
 
-// newScript makes a machine with a pre-drain and a pre-terminate hook, its node with a pod, and its infrastructure.
+// newScript creates a machine with a pre-drain and a pre-terminate hook, its node with a pod, and its infrastructure.
 func newScript(t *testing.T, config *rest.Config, name string) *script {
 	t.Helper()
 	s := &script{t: t, admin: connectAs(t, config, "admin"), controllers: connectAs(t, config, controllerAgent)}
@@ -182,7 +182,7 @@ func TestRecorder(t *testing.T) {
 
 	histories := awaitReleases(t, control, crashes, 4, inDefault...)
 	want := []string{
-		"a Node is deleted after the infrastructure is gone: early: deleted the Node",
+		"a Node is deleted after the infrastructure: early: deleted the Node",
 		"a drain is over when no pod is left: idle: over with pod idle",
 		"no infrastructure is deleted while a hook holds it: hasty: terminated",
 		"no node is cordoned or drained while a pre-drain hook is there: early: drained", // the cordon
@@ -205,7 +205,7 @@ func inOrder(acts ...func()) {
 	}
 }
 
-// startSandbox starts a control plane whose audit log has what the histories of machines are made of.
+// startSandbox starts a control plane whose audit log has the requests that the histories of machines need.
 func startSandbox(t *testing.T, nodes int) *sandbox.Sandbox {
 	t.Helper()
 	definitions, err := filepath.Glob("../../../manifests/*.crd.yaml")
@@ -238,20 +238,20 @@ func awaitReleases(t *testing.T, control *sandbox.Sandbox, crashes []time.Time, 
 			histories = historiesOf(requests)
 			missing = unless(len(histories) >= count, "%d of %d machines are there", len(histories), count)
 			for name, h := range histories {
-				if item := untold(h); item != "" {
+				if item := missingWrite(h); item != "" {
 					missing = name + ": " + item
 				}
 			}
 			return missing == "", nil
 		})
 	if err != nil {
-		t.Fatalf("the audit log does not contain the end of all machines: %s: %v", missing, err)
+		t.Fatalf("the audit log does not contain the whole deletion of all machines: %s: %v", missing, err)
 	}
 	return histories
 }
 
-// untold returns what the history of a machine's whole deletion lacks.
-func untold(h *history) string {
+// missingWrite returns a write that the history of a machine's whole deletion lacks.
+func missingWrite(h *history) string {
 	isLinked := func(m *machineState) bool { return m != nil && m.node != "" }
 	if _, hadNode := h.Machine.firstWhen(isLinked); hadNode && !h.Node.mayBe(isGone) {
 		return fmt.Sprintf("its Node is not deleted, in %d writes", len(h.Node.States))

@@ -8,9 +8,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// tellClusterAPI begins with a Machine of Cluster API that has a node, infrastructure and annotations, and was just
+// recordClusterAPI begins with a Machine of Cluster API that has a node, infrastructure and annotations, and was just
 // deleted.
-func tellClusterAPI(annotations ...string) *recording {
+func recordClusterAPI(annotations ...string) *recording {
 	s := newRecording(0, 0)
 	s.Machine.States = nil
 	s.clusterAPI = &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
@@ -36,7 +36,7 @@ func (s *recording) letGo() *recording {
 	return s.write()
 }
 
-// sparedPod has a pod run on the node that a rule spares.
+// sparedPod adds a pod on the node that a rule spares.
 func (s *recording) sparedPod() *recording {
 	s.pod().Pods["p"].States[0].Object = &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{sparedLabel: "yes"}},
@@ -64,37 +64,37 @@ func TestInvariantsOfClusterAPI(t *testing.T) {
 		broken   []string // the invariants, by their first words
 	}{
 		"as it should be": {
-			tellClusterAPI(preDrain).letGo().stage(draining).cordon().evict(controllerAgent).complete(), nil,
+			recordClusterAPI(preDrain).letGo().stage(draining).cordon().evict(controllerAgent).complete(), nil,
 		},
-		"cordoned under a hook": {tellClusterAPI(preDrain).cordon().letGo().complete(),
+		"cordoned under a hook": {recordClusterAPI(preDrain).cordon().letGo().complete(),
 			[]string{"no node is cordoned"}},
-		"terminated under a pre-drain hook": {tellClusterAPI(preDrain, exclude).terminate().letGo().complete(),
+		"terminated under a pre-drain hook": {recordClusterAPI(preDrain, exclude).terminate().letGo().complete(),
 			[]string{"no infrastructure is deleted while"}},
-		"terminated under another hook": {tellClusterAPI(preTerminate).terminate().letGo().complete(),
+		"terminated under another hook": {recordClusterAPI(preTerminate).terminate().letGo().complete(),
 			[]string{"no infrastructure is deleted while"}},
-		"terminated with a pod": {tellClusterAPI().pod().stage(draining).cordon().complete(),
+		"terminated with a pod": {recordClusterAPI().pod().stage(draining).cordon().complete(),
 			[]string{"a drain is over when"}},
-		"terminated without its pod": {tellClusterAPI().pod().stage(draining).cordon().podEnds().complete(), nil},
-		"waiting for hooks with a pod": {tellClusterAPI(preTerminate).pod().stage(
+		"terminated without its pod": {recordClusterAPI().pod().stage(draining).cordon().podEnds().complete(), nil},
+		"waiting for hooks with a pod": {recordClusterAPI(preTerminate).pod().stage(
 			waiting,
 		).podEnds().letGo().complete(), []string{"a drain is over when"}},
-		"excluded, with a pod":          {tellClusterAPI(exclude).pod().complete(), nil},
-		"with a pod that a rule spares": {tellClusterAPI().sparedPod().stage(draining).cordon().complete(), nil},
-		"evicted a pod that a rule spares": {tellClusterAPI().sparedPod().stage(draining).cordon().evict(
+		"excluded, with a pod":          {recordClusterAPI(exclude).pod().complete(), nil},
+		"with a pod that a rule spares": {recordClusterAPI().sparedPod().stage(draining).cordon().complete(), nil},
+		"evicted a pod that a rule spares": {recordClusterAPI().sparedPod().stage(draining).cordon().evict(
 			controllerAgent,
 		).complete(), []string{"a pod that a rule spares"}},
-		"drained again": {tellClusterAPI(preTerminate).stage(waiting).cordon().letGo().complete(),
-			[]string{"a drain that is over"}},
-		"back to an earlier stage": {tellClusterAPI(preTerminate).stage(waiting).letGo().stage(
+		"drained again": {recordClusterAPI(preTerminate).stage(waiting).cordon().letGo().complete(),
+			[]string{"a completed drain"}},
+		"back to an earlier stage": {recordClusterAPI(preTerminate).stage(waiting).letGo().stage(
 			draining,
 		).complete(), []string{"a deletion does not go back"}},
 		"back from what can't be looked at": {
-			tellClusterAPI().stage(draining).stage("InternalError").stage(draining).complete(), nil,
+			recordClusterAPI().stage(draining).stage("InternalError").stage(draining).complete(), nil,
 		},
-		"released before it was complete": {tellClusterAPI().stage(
+		"released before it was complete": {recordClusterAPI().stage(
 			draining,
 		).terminate().infrastructureGone().deleteNode().release(), []string{"the finalizer goes last"}},
-		"released with its infrastructure": {tellClusterAPI().stage(
+		"released with its infrastructure": {recordClusterAPI().stage(
 			"DeletionCompleted",
 		).release().deleteNode().infrastructureGone(),
 			[]string{"a Node is deleted after", "the finalizer goes last", "the finalizer goes last"}},

@@ -21,8 +21,8 @@ func drainsOfControlPlane(histories map[string]*history) []string {
 				continue
 			}
 			end := endOfTime
-			if gone, ok := h.Node.firstWhen(isGone); ok {
-				end = gone.Begin
+			if removal, ok := h.Node.firstWhen(isGone); ok {
+				end = removal.Begin
 			}
 			drains = append(drains, drain{h.Name, span{Begin: cordon.End, End: end}})
 		}

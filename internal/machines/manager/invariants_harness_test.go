@@ -13,33 +13,33 @@ import (
 // controllerAgent is the user agent of the controllers in these tests.
 const controllerAgent = "machine-controller"
 
-// sparedLabel is of pods that a rule of Cluster API has drains leave alone.
+// sparedLabel is the label of pods that drains skip because of a rule of Cluster API.
 const sparedLabel = "spared"
 
-// An invariant is what is true of the history of each machine that was deleted.
+// An invariant is a rule that the history of each deleted machine must follow.
 type invariant struct {
 	name string
-	// violations reports in words what was not as it should be.
+	// violations describes the events that violate the invariant.
 	violations func(*history) []string
 }
 
-// invariants are true at any time: of machines being deleted as of those that are gone. Each of them finds
-// only what surely happened, as far as the times of requests report.
+// invariants are true at any time, for deleted machines and for those being deleted. Each invariant finds only
+// violations that surely happened, according to the times of requests.
 var invariants = []invariant{
 	{"no node is cordoned or drained while a pre-drain hook is there", drainsUnderHooks},
 	{"no infrastructure is deleted while a hook holds it", terminationsUnderHooks},
 	{"no infrastructure is deleted before the drain is recorded as done", terminationsBeforeDrain},
-	{"what is not being deleted is left alone", deletionsOfLiving},
+	{"no machine is drained or terminated before its deletion", deletionsOfLiving},
 	{"a node is cordoned before its pods are evicted", evictionsWithoutCordon},
 	{"a drain is over when no pod is left", drainedWithPods},
 	{"a pod that a rule spares is not evicted", evictionsOfSpared},
-	{"a drain that is over is not repeated", drainsAfterDrained},
-	{"a Node is deleted after the infrastructure is gone", nodeBeforeInfrastructure},
+	{"a completed drain is not repeated", drainsAfterDrained},
+	{"a Node is deleted after the infrastructure", nodeBeforeInfrastructure},
 	{"the finalizer goes last", releasedTooEarly},
 	{"a deletion does not go back", wentBack},
 }
 
-// violationsOf returns what is wrong in the histories of machines, by invariant and machine.
+// violationsOf returns the violations in the histories of machines, by invariant and machine.
 func violationsOf(histories map[string]*history) []string {
 	var all []string
 	for _, h := range histories {
@@ -82,7 +82,7 @@ func (h *history) drains() []span {
 	return spans
 }
 
-// within contains what was done while something was so.
+// within describes the acts that were done during one of the periods.
 func within(what string, done, while []span) []string {
 	var found []string
 	for _, act := range done {
@@ -125,11 +125,11 @@ func evictionsWithoutCordon(h *history) []string {
 	return within("evicted", evictions, h.Node.during(func(n *corev1.Node) bool { return n != nil && !isCordoned(n) }))
 }
 
-// drainedWithPods contains pods that no one was asked to end when the drain of their node was over.
+// drainedWithPods describes pods that were not evicted or deleted before the drain of their node was complete.
 func drainedWithPods(h *history) []string {
 	reported := h.drainEnds()
 	if len(within("reported", reported, h.Node.during(isThere))) == 0 {
-		return nil // pods of a Node that is gone are not waited for
+		return nil // no wait for pods of a deleted Node
 	}
 	var found []string
 	for _, name := range slices.Sorted(maps.Keys(h.Pods)) {
@@ -209,7 +209,7 @@ func releasedTooEarly(h *history) []string {
 		h.Machine.during((*machineState).isIncomplete))...)
 }
 
-// isLetGo reports of a machine that its controller is done with it, or that it is gone.
+// isLetGo reports whether the controller has released a machine, or the machine does not exist.
 func isLetGo(m *machineState) bool { return m == nil || m.isReleased() }
 
 // wentBack contains a stage that came after a later one.

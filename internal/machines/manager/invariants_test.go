@@ -19,11 +19,11 @@ func at(n int) span {
 	return span{Begin: begin, End: begin.Add(time.Second / 2)}
 }
 
-// A recording is a history that is made request by request.
+// A recording builds a history request by request.
 type recording struct {
 	history
 	machine    machinev1beta1.Machine
-	clusterAPI *clusterv1.Machine // instead of machine, if it is not nil
+	clusterAPI *clusterv1.Machine // if not nil, it replaces machine
 	node       corev1.Node
 	next       int
 }
@@ -133,7 +133,7 @@ func (s *recording) unsure() *recording {
 	return s
 }
 
-// pod has a pod run on the node.
+// pod adds a pod on the node.
 func (s *recording) pod() *recording {
 	s.Pods = map[string]*timeline[corev1.Pod]{
 		"p": {States: []recorded[corev1.Pod]{{span: s.now(), Object: &corev1.Pod{}}}},
@@ -141,7 +141,7 @@ func (s *recording) pod() *recording {
 	return s
 }
 
-// podEnds has the pod end, or begin to: the log does not report.
+// podEnds ends the pod, or begins its end: the log does not show which.
 func (s *recording) podEnds() *recording {
 	s.Pods["p"].Unsure = append(s.Pods["p"].Unsure, s.now())
 	return s
@@ -174,7 +174,7 @@ func TestInvariants(t *testing.T) {
 		"evicted before the cordon": {newRecording(0, 0).evict(controllerAgent).cordon().end(),
 			[]string{"a node is cordoned before"}},
 		"drained twice": {newRecording(0, 0).cordon().drained("True").evict(controllerAgent).end(),
-			[]string{"a drain that is over"}},
+			[]string{"a completed drain"}},
 		"late pre-drain hook": {newRecording(0, 0).cordon().drained("True").hooks(1, 0).end(), nil},
 		"Node deleted early": {newRecording(0, 0).cordon().drained(
 			"True",
@@ -227,7 +227,7 @@ func TestInvariantOfTheLiving(t *testing.T) {
 	}
 }
 
-// Two nodes of the control plane are cordoned at once only if one of them is gone.
+// Two nodes of the control plane are cordoned at once only if one node was deleted.
 func TestInvariantOfTheControlPlane(t *testing.T) {
 	t.Parallel()
 	controlPlane := func(skip int) *history {

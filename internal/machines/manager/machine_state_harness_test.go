@@ -12,8 +12,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// A machineState is what a Machine of either API was at a time, in terms that both have. One that is nil is gone: its
-// methods are false.
+// A machineState is the state of a Machine of either API at a time, in terms that both have. Nil stands for a deleted
+// Machine: its methods return false.
 type machineState struct {
 	metav1.ObjectMeta
 	isClusterAPI           bool
@@ -27,7 +27,7 @@ type machineState struct {
 	waits                  map[string]string
 }
 
-// What a Machine may report that it waits for: the keys of waits, whose values are its words.
+// A Machine may report these reasons for a wait: they are keys of waits, whose values are the Machine's messages.
 const (
 	waitsForPreDrain       = "pre-drain hooks"
 	waitsForPods           = "pods"
@@ -37,7 +37,7 @@ const (
 
 const unknownStage = -1
 
-// The stages of a deletion, in their order, as Machines report them. In the last one, the finalizer goes.
+// The stages of a deletion, in their order, as Machines report them. In the last stage, the finalizer is removed.
 var (
 	openshiftStages  = []string{"not deleting", "deleting", "drained"}
 	clusterAPIStages = []string{
@@ -134,8 +134,8 @@ func (m *machineState) isDeleting() bool { return m != nil && m.DeletionTimestam
 
 func (m *machineState) isLiving() bool { return m != nil && m.DeletionTimestamp == nil }
 
-// isDrained reports that nothing is to be drained any more, as the Machine reports. One of Cluster API reports so when
-// it waits for pre-terminate hooks, or for what comes after those.
+// isDrained returns whether the Machine reports that its drain is complete. A Machine of Cluster API reports so when it
+// waits for pre-terminate hooks, or is in a later stage.
 func (m *machineState) isDrained() bool {
 	if !m.isDeleting() {
 		return false
@@ -161,11 +161,11 @@ func (m *machineState) isHeldBeforeTerminate() bool {
 	return m.isDeleting() && len(m.preTerminate) > 0 || m.isHeldBeforeDrain() && m.isClusterAPI
 }
 
-// lacksDrain reports that the drain is to be recorded before the infrastructure may be deleted. In Cluster API it is
-// not.
+// lacksDrain returns whether the drain must be recorded before the infrastructure may be deleted. Cluster API does not
+// require this.
 func (m *machineState) lacksDrain() bool { return m.isDeleting() && !m.isClusterAPI && !m.isDrained() }
 
-// isReleased reports that the controller is done with a Machine.
+// isReleased returns whether the controller has released a Machine.
 func (m *machineState) isReleased() bool {
 	return m.isDeleting() && !slices.Contains(m.Finalizers, m.finalizer)
 }
@@ -198,7 +198,7 @@ func hasCondition(m *machinev1beta1.Machine, kind machinev1beta1.ConditionType, 
 
 func phaseOf(m *machinev1beta1.Machine) string { return ptr.Deref(m.Status.Phase, "") }
 
-// names reports whether a condition that is not as it should be names all that it waits for.
+// names reports whether a false condition names all the causes of the wait.
 func names(m *machinev1beta1.Machine, kind machinev1beta1.ConditionType, causes ...machinev1beta1.LifecycleHook) bool {
 	condition := conditionOf(m, kind)
 	return condition.Status == corev1.ConditionFalse &&

@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 )
 
-// A crowdMember is a machine of a crowd, as it is made.
+// A crowdMember has the properties of a machine of a crowd at its creation.
 type crowdMember struct {
 	name                   string
 	setName                string // of the set that has made it, if any
@@ -27,7 +27,7 @@ type crowdMember struct {
 	end                    time.Duration // how long the end of its infrastructure takes
 }
 
-// objects are what a member is made of. In Cluster API, the infrastructure is made beside the Machine.
+// objects are the objects of a member. In Cluster API, the infrastructure is created beside the Machine.
 func (m crowdMember) objects() []client.Object {
 	if !m.isClusterAPI {
 		return []client.Object{m.machine()}
@@ -84,7 +84,7 @@ func newClusterAPIMachine(name string) *clusterv1.Machine {
 	machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
 		APIGroup: v1alpha1.GroupVersion.Group, Kind: "KwokMachine", Name: name,
 	}
-	// else a Node may be left when the API server is gone
+	// else a Node may remain when the API server is down
 	machine.Spec.Deletion.NodeDeletionTimeoutSeconds = ptr.To[int32](0)
 	return machine
 }
@@ -92,7 +92,7 @@ func newClusterAPIMachine(name string) *clusterv1.Machine {
 // clusterName is the name of the Cluster that Machines of Cluster API are of.
 const clusterName = "crowd"
 
-// makeCluster makes a Cluster whose control plane has no Machines, and a rule for the pods that drains are to spare.
+// makeCluster creates a Cluster whose control plane has no Machines, and a rule for the pods that drains must spare.
 func (s *scene) makeCluster() {
 	s.t.Helper()
 	inDefault := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: clusterName}
@@ -116,7 +116,7 @@ func (s *scene) makeCluster() {
 	}
 }
 
-// make makes as many machines of each API, some of them with hooks.
+// make creates size machines of each API, some with hooks.
 func (c *crowd) make(size int) {
 	for i := range 2 * size {
 		m := crowdMember{
@@ -156,8 +156,8 @@ func (c *crowd) hooks(kind string) []string {
 	return names
 }
 
-// populate has a third of the nodes run a pod. Half of these pods must not be evicted, as budgets report; of the other
-// ones, some of Cluster API's are spared by a rule.
+// populate runs a pod on a third of the nodes. Budgets forbid to evict half of these pods; a rule spares some of the
+// other ones on nodes of Cluster API.
 func (c *crowd) populate() {
 	var pods []*corev1.Pod
 	sizes := map[string]int{}

@@ -15,7 +15,7 @@ import (
 // crowdBudgets is how many budgets forbid to evict pods of a crowd.
 const crowdBudgets = 3
 
-// states returns what the machines of both APIs are.
+// states returns the states of the machines of both APIs.
 func (s *scene) states() []*machineState {
 	s.t.Helper()
 	var states []*machineState
@@ -30,8 +30,8 @@ func (s *scene) states() []*machineState {
 	return states
 }
 
-// holdOf is what a machine being deleted is to report while it is held: what it waits for, and the names of that.
-// There are no names if nothing holds the machine.
+// holdOf returns the hold that a machine being deleted must report: the reason for the wait, and the names of the
+// objects or hooks that hold the machine. There are no names if nothing holds the machine.
 func (c *crowd) holdOf(m *machineState) (wait string, names []string) {
 	budget := c.budgets[m.Name]
 	switch {
@@ -55,21 +55,21 @@ func (c *crowd) held() int {
 	return count
 }
 
-// unexplained contains machines that are left and don't report what holds them.
+// unexplained describes a remaining machine that does not report the reason for its hold, or returns "".
 func (c *crowd) unexplained() string {
 	for _, m := range c.states() {
 		wait, names := c.holdOf(m)
 		message, isReported := m.waits[wait]
 		isUnnamed := func(name string) bool { return !strings.Contains(message, name) }
 		if len(names) == 0 || !isReported || slices.ContainsFunc(names, isUnnamed) {
-			return fmt.Sprintf("%s does not say that it waits for %s %q: it is in stage %d, with %q", m.Name, wait,
+			return fmt.Sprintf("%s does not report that it waits for %s %q: it is in stage %d, with %q", m.Name, wait,
 				names, m.stage, m.waits)
 		}
 	}
 	return ""
 }
 
-// releases are what lets the machines go that are left, in any order.
+// releases returns functions that remove the holds of the remaining machines, in random order.
 func (c *crowd) releases() []func() {
 	var all []func()
 	for _, m := range c.states() {
@@ -84,7 +84,7 @@ func (c *crowd) releases() []func() {
 	return all
 }
 
-// release removes a hook of a machine, if that is still there.
+// release removes a hook of a machine, if the machine still exists.
 func (c *crowd) release(m *machineState, hook string) {
 	if !m.isClusterAPI {
 		c.removeHook(m.Name, hook)

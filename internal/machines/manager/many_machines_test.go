@@ -20,17 +20,17 @@ var (
 	soakTime  = flag.Duration("soak", 20*time.Second, "for how long TestSoak makes and deletes machines")
 )
 
-// A crowd is many machines of both APIs, some of which are held by hooks and some by disruption budgets. When all are
-// gone another wave of them may come.
+// A crowd is many machines of both APIs. Hooks hold some of the machines, and disruption budgets hold others. When all
+// machines are deleted, the test may create another wave.
 type crowd struct {
 	*scene
 	controllers *controllerProcess
 	random      *rand.Rand
 	hookedOf    int    // one of so many machines has hooks
-	wave        string // what the names of the machines begin with
+	wave        string // prefix of the names of the machines
 	members     []crowdMember
 	budgets     map[string]string // by the machine with a pod that it forbids to evict
-	isOver      bool              // all are gone
+	isOver      bool              // all machines are deleted
 }
 
 // newCrowd starts a control plane and controllers for a crowd.
@@ -50,7 +50,7 @@ func newCrowd(t *testing.T) *crowd {
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
-	defer c.tellWhyStuck()
+	defer c.reportWhyStuck()
 	c.begin("crowd", *crowdSize)
 	c.each(len(c.members), func(i int) error { return c.Delete(t.Context(), c.members[i].machine()) })
 	held := c.held()
@@ -62,13 +62,13 @@ func TestCrowd(t *testing.T) {
 	c.finish()
 }
 
-// TestSoak makes and deletes wave after wave of machines. In each of them deletions, removals of hooks and of budgets,
-// and accidents come in any order.
+// TestSoak creates and deletes wave after wave of machines. In each wave, deletions, removals of hooks and budgets, and
+// accidents happen in random order.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
 	c.hookedOf = 2
-	defer c.tellWhyStuck()
+	defer c.reportWhyStuck()
 	for begin, wave := time.Now(), 0; wave == 0 || time.Since(begin) < *soakTime; wave++ {
 		c.begin(fmt.Sprintf("soak%d", wave), 5+c.random.IntN(20))
 		acts := c.releases()
@@ -84,7 +84,7 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// begin makes a wave of machines, and pods for some.
+// begin creates a wave of machines, and pods for some.
 func (c *crowd) begin(wave string, size int) {
 	c.wave, c.members, c.budgets, c.isOver = wave, nil, map[string]string{}, false
 	c.make(size)
@@ -92,11 +92,11 @@ func (c *crowd) begin(wave string, size int) {
 	c.logProgress("all are running")
 }
 
-// finish waits until the machines that are left report what holds them, has all of that end, and checks how they were
-// deleted.
+// finish waits until the remaining machines report the reasons for their holds, removes all holds, and checks the
+// histories of the machines.
 func (c *crowd) finish() {
 	c.await(c.unexplained)
-	c.logProgress("all that are left say what holds them")
+	c.logProgress("all remaining machines report what holds them")
 	releases := c.releases()
 	for _, disturb := range c.disturbances() {
 		index := c.random.IntN(len(releases))
@@ -104,31 +104,31 @@ func (c *crowd) finish() {
 		releases[index] = func() { inOrder(release, disturb) }
 	}
 	inOrder(releases...)
-	c.controllers.end() // what was refused by a budget would be tried again within a minute only
+	c.controllers.end() // otherwise an eviction refused by a budget is retried only after up to a minute
 	c.awaitLeft(0)
-	c.logProgress("all are gone")
+	c.logProgress("all machines are deleted")
 	c.isOver = true
 	c.checkNothingLeft()
 	c.checkHistories(len(c.members), c.logged())
 	c.logProgress("the audit log is read")
 }
 
-// logged is what the lines of the audit log have that are about the wave.
+// logged returns the text that all lines of the audit log about the wave contain.
 func (c *crowd) logged() string { return fmt.Sprintf(`"name":"%s-`, c.wave) }
 
 func (c *crowd) shuffle(acts []func()) {
 	c.random.Shuffle(len(acts), func(i, j int) { acts[i], acts[j] = acts[j], acts[i] })
 }
 
-// disturbances are what befalls a crowd, in any order.
+// disturbances returns functions that disturb a crowd, in random order.
 func (c *crowd) disturbances() []func() {
 	all := []func(){c.controllers.end, c.controllers.kill, c.crash}
 	c.shuffle(all)
 	return all
 }
 
-// tellWhyStuck returns what the audit log has against the controllers, if they never came to the end.
-func (c *crowd) tellWhyStuck() {
+// reportWhyStuck reports the violations in the audit log if the controllers did not delete all machines.
+func (c *crowd) reportWhyStuck() {
 	if c.isOver {
 		return
 	}
@@ -167,7 +167,7 @@ func (c *crowd) checkNothingLeft() {
 	}
 }
 
-// unless returns what is missing unless nothing is.
+// unless returns the formatted message if a condition is false, and otherwise "".
 func unless(isSo bool, missing string, arguments ...any) string {
 	if isSo {
 		return ""

@@ -19,7 +19,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// TestMetricsOfSetsAndHealthChecks reads the metrics of a set that is stopped, and of health checks of both APIs.
+// TestMetricsOfSetsAndHealthChecks reads the metrics of a stopped set, and of health checks of both APIs.
 func TestMetricsOfSetsAndHealthChecks(t *testing.T) {
 	t.Parallel()
 	own := machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes}) // no controller writes its statuses

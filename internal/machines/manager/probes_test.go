@@ -22,9 +22,9 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// TestProbes starts the controller while there is no API server, has it wait for one that refuses everything, as a
-// server does until it has read its roles, has it lead while a kind can't be listed, and then see all. It writes
-// nothing but its Lease.
+// TestProbes starts the controller without an API server. Then the API server refuses all requests, as it does until it
+// has read its roles; then the controller leads while a kind can't be listed; in the end all requests succeed. The
+// controller writes only its Lease.
 func TestProbes(t *testing.T) {
 	t.Parallel()
 	var hasBegun, isUp, isListed atomic.Bool
@@ -99,7 +99,7 @@ func awaitProbe(t *testing.T, path, want string) {
 			return strings.HasPrefix(last, want), nil
 		})
 	if err != nil {
-		t.Fatalf("%s says %q, not %q", path, last, want)
+		t.Fatalf("%s returned %q, want %q", path, last, want)
 	}
 }
 

@@ -101,8 +101,8 @@ func (c *controllerProcess) run(ctx context.Context, log io.Writer) {
 	}
 }
 
-// reportLog returns what the controllers reported, if the test has failed, and that they did not end when they were
-// reported to.
+// reportLog logs the output of the controllers if the test has failed, and reports an error if they did not shut down
+// in time.
 func (c *controllerProcess) reportLog() {
 	text, _ := os.ReadFile(c.log)
 	if strings.Contains(string(text), "failed waiting for all runnables") {
@@ -122,7 +122,7 @@ func (c *controllerProcess) signal(signal os.Signal) {
 	}
 }
 
-// end has the controllers end, and begin again.
+// end stops the controllers, which are then started again.
 func (c *controllerProcess) end() { c.signal(syscall.SIGTERM) }
 
 // kill ends the controllers at once. The next ones need not wait until the Lease of the dead has run out.

@@ -19,7 +19,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// addCluster makes a Cluster, with a Machine of its control plane: without any, no node is drained.
+// addCluster creates a Cluster, with a Machine of its control plane: without any, no node is drained.
 func (s *rightsScene) addCluster() {
 	s.Helper()
 	infrastructure := referTo("ExternalMachine", "plane")
@@ -45,7 +45,7 @@ func referTo(kind, name string) clusterv1.ContractVersionedObjectReference {
 	return clusterv1.ContractVersionedObjectReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: kind, Name: name}
 }
 
-// addSet makes a MachineSet of one machine, and its templates when it asks for them, and returns the set and the
+// addSet creates a MachineSet of one machine, and its templates when it asks for them, and returns the set and the
 // machine.
 func (s *rightsScene) addSet(name, template string, bootstrap clusterv1.Bootstrap, templates ...client.Object,
 ) (*clusterv1.MachineSet, *clusterv1.Machine) {
@@ -112,7 +112,7 @@ func (s *rightsScene) drainACluster() {
 	s.AwaitGone(m)
 }
 
-// attachAVolume has a volume of a claim be attached to a node.
+// attachAVolume attaches a volume of a claim to a node.
 func (s *rightsScene) attachAVolume(node string) *storagev1.VolumeAttachment {
 	s.Helper()
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
@@ -141,7 +141,7 @@ func (s *rightsScene) attachAVolume(node string) *storagev1.VolumeAttachment {
 	return attachment
 }
 
-// terminateOfClusterByHand has a set make a machine that a person provides, and ends.
+// terminateOfClusterByHand lets a set create a machine whose infrastructure a person provides and terminates.
 func (s *rightsScene) terminateOfClusterByHand() {
 	s.Helper()
 	set, m := s.addSet("racked", "ExternalMachineTemplate", clusterv1.Bootstrap{DataSecretName: ptr.To("data")},
@@ -160,8 +160,8 @@ func (s *rightsScene) terminateOfClusterByHand() {
 	s.AwaitGone(m)
 }
 
-// deployMachines makes a deployment of the templates that are there, has its machine updated in place by another, and
-// deletes it.
+// deployMachines creates a deployment with the existing templates, updates its machine in place to another template,
+// and deletes the deployment.
 func (s *rightsScene) deployMachines() {
 	s.Helper()
 	labels := map[string]string{"deployment": "rolled"}
@@ -207,7 +207,7 @@ func (s *rightsScene) deployMachines() {
 	s.AwaitGone(deployment)
 }
 
-// replaceUnhealthy has a health check mark a machine that is annotated, and its set replace it.
+// replaceUnhealthy lets a health check mark an annotated machine, and its set replace it.
 func (s *rightsScene) replaceUnhealthy(labels map[string]string, name string) {
 	s.Helper()
 	check := &clusterv1.MachineHealthCheck{ObjectMeta: s.named("rolled")}

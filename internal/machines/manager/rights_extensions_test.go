@@ -15,8 +15,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
-// discovery is what an extension reports that updates machines in place, and startsLater that it covers the template
-// "later".
+// discovery is the discovery response of an extension that updates machines in place. startsLater is the patch by which
+// it covers the template "later".
 const (
 	discovery = `{"status":"Success","handlers":[
 		{"name":"can","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"CanUpdateMachineSet"}},
@@ -24,8 +24,8 @@ const (
 	startsLater = `{"spec":{"template":{"spec":{"startAfter":"1s"}}}}`
 )
 
-// discoverAnExtension has an extension discovered, whose certificate authority an administrator lets the controller
-// read.
+// discoverAnExtension waits for the discovery of an extension. An administrator grants the controller the right to read
+// its certificate authority.
 func (s *rightsScene) discoverAnExtension() {
 	s.Helper()
 	extension := runtimehooktest.New(s)

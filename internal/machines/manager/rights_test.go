@@ -159,7 +159,8 @@ func (s *rightsScene) patch(object client.Object, merge string) {
 	s.Must(s.Patch(s.Context(), object, client.RawPatch(types.MergePatchType, []byte(merge))))
 }
 
-// replaceMachines has a set make a machine, a health check find its node gone, and the set replace it.
+// replaceMachines lets a set create a machine, deletes its node, and waits until a health check finds the missing node
+// and the set replaces the machine.
 func (s *rightsScene) replaceMachines() {
 	s.Helper()
 	labels, replicas := map[string]string{"set": "web"}, int32(1)
@@ -186,7 +187,7 @@ func (s *rightsScene) replaceMachines() {
 	})
 }
 
-// drainAMachine has a machine deleted whose node has pods of all sorts, one of which a budget holds for a while.
+// drainAMachine deletes a machine whose node has pods of all sorts. A budget holds one pod for a while.
 func (s *rightsScene) drainAMachine() {
 	s.Helper()
 	name := s.Namespace + "-m"
@@ -287,7 +288,7 @@ func (s *rightsScene) addControlPlane() {
 	s.AwaitGone(set)
 }
 
-// askForMetrics asks with a token that is known, and may not read them.
+// askForMetrics requests the metrics with a valid token that may not read them.
 func (s *rightsScene) askForMetrics(address string) {
 	s.Helper()
 	asker := s.shared.Account(s, s.Namespace, "asker")

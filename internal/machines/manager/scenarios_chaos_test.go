@@ -22,11 +22,12 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// chaos is what goes wrong in clusters, with what an administrator sees of it and does about it.
+// chaos has failures that occur in clusters. Each function also checks their symptoms, and repairs them as an
+// administrator does.
 var chaos = map[string]func(*scene){
 	"the owner of hooks was uninstalled":      uninstallOwner,
-	"a node is gone":                          loseNode,
-	"infrastructure is gone":                  loseInfrastructure,
+	"a node was deleted":                      loseNode,
+	"infrastructure was deleted":              loseInfrastructure,
 	"infrastructure never goes":               keepInfrastructure,
 	"others have finalizers":                  keepByFinalizer,
 	"a machine is edited while it is deleted": editDeleting,
@@ -42,7 +43,7 @@ func (s *scene) awaitHeldBy(machine, text string) {
 		})
 		s.must(err)
 		if len(list.Machines) == 0 {
-			return machine + " is gone"
+			return machine + " is deleted"
 		}
 		heldBy := list.Machines[0].HeldBy()
 		return unless(heldBy == text, "%s is held by %q, want %q", machine, heldBy, text)
@@ -65,7 +66,7 @@ func (s *scene) awaitEvent(machine, reason, text string) {
 // patchCommand is a command that `runlevel why` prints.
 var patchCommand = regexp.MustCompile(`^kubectl patch ([a-z]+)\.\S+ (\S+) -n default --type=(json|merge) -p '(.*)'$`)
 
-// runPrinted does what the first command reports that `runlevel why` prints of a machine. It is to be about the object.
+// runPrinted executes the first command that `runlevel why` prints for a machine. The command must change the object.
 func (s *scene) runPrinted(machine string, object client.Object) {
 	s.t.Helper()
 	id := kinds.NewID(overview.Kind, metav1.NamespaceDefault, machine)
@@ -117,7 +118,7 @@ func uninstallOwner(s *scene) {
 	s.awaitGone("orphaned")
 }
 
-// loseNode has the Node go of which the drain is held: there is nothing to drain any more.
+// loseNode deletes the Node whose drain is held: the drain is then complete.
 func loseNode(s *scene) {
 	s.must(s.Create(s.t.Context(), &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "precious"},
@@ -139,8 +140,7 @@ func loseNode(s *scene) {
 	s.awaitGone("nodeless")
 }
 
-// loseInfrastructure has what the machine runs on go before the machine: hooks hold the rest of the deletion all the
-// same.
+// loseInfrastructure removes the infrastructure before the machine: hooks still hold the rest of the deletion.
 func loseInfrastructure(s *scene) {
 	s.create("lost", hooksOf("", "ShipLogs"), "stranded")
 	s.delete(&v1alpha1.KwokMachine{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "lost"}})
@@ -169,7 +169,8 @@ func keepInfrastructure(s *scene) {
 	s.awaitGone("kept")
 }
 
-// keepByFinalizer has another controller keep the Machine: all else goes, and the Machine reports who keeps it.
+// keepByFinalizer has a finalizer of another controller on the Machine: all other objects are deleted, and the Machine
+// reports the finalizer.
 func keepByFinalizer(s *scene) {
 	s.create("audited", machinev1beta1.LifecycleHooks{})
 	s.patch(&machinev1beta1.Machine{}, "audited",
@@ -183,8 +184,8 @@ func keepByFinalizer(s *scene) {
 	s.awaitGone("audited")
 }
 
-// editDeleting removes hooks in an odd order, changes what has no effect any more, has the drain skipped half-way and
-// takes that back, and breaks the machine's infrastructure and repairs it.
+// editDeleting removes hooks in an unusual order, changes fields that no longer have an effect, skips the drain
+// half-way and reverts this, and breaks and repairs the machine's infrastructure.
 func editDeleting(s *scene) {
 	hooks := hooksOf("First", "Third")
 	hooks.PreDrain = append(hooks.PreDrain, hooksOf("Second", "").PreDrain...)

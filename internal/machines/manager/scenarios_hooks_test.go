@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// TestStories plays the owners of hooks: what OpenShift's documentation reports that hooks are good for. And it plays
+// TestStories acts as the owners of hooks in the use cases of OpenShift's documentation. It also runs the failures of
 // chaos.
 func TestStories(t *testing.T) {
 	t.Parallel()
@@ -60,7 +60,7 @@ func hooksOf(preDrain, preTerminate string) machinev1beta1.LifecycleHooks {
 	return machinev1beta1.LifecycleHooks{PreDrain: list(preDrain), PreTerminate: list(preTerminate)}
 }
 
-// create makes a machine with a pod and waits until both run.
+// create creates a machine with a pod and waits until both run.
 func (s *scene) create(name string, hooks machinev1beta1.LifecycleHooks, pods ...string) {
 	s.t.Helper()
 	s.must(s.Create(s.t.Context(), newMachine(name, 0, hooks)))

@@ -72,9 +72,9 @@ func endBusyController(t *testing.T) {
 	select {
 	case err = <-ended:
 	case <-time.After(patience):
-		err = errors.New("it goes on")
+		err = errors.New("it is still running")
 	}
 	if err != nil {
-		t.Fatalf("the controller was to end: %v", err)
+		t.Fatalf("stop the controller: %v", err)
 	}
 }

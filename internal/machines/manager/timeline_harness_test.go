@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A span is a time between two moments. What is known of a request is a span: it did what it did some time between its
+// A span is the time between two moments. A request has a span, because it took effect at an unknown time between its
 // receipt and its answer.
 type span struct{ Begin, End time.Time }
 
@@ -21,14 +21,14 @@ type recorded[T any] struct {
 	By     string // the user agent
 }
 
-// A timeline is what an object was over time, as far as the audit log reports.
+// A timeline has the states of an object over time, as far as the audit log shows them.
 type timeline[T any] struct {
 	States []recorded[T] // in their order
 	// Unsure are the requests to write it of which the log does not report whether they were done.
 	Unsure []span
 }
 
-// add adds what is known from a request to write the object.
+// add adds the state that results from a write of the object.
 func (l *timeline[T]) add(request auditedRequest, state recorded[T]) {
 	switch {
 	case request.isDone():
@@ -67,7 +67,7 @@ func (l *timeline[T]) during(isWanted func(*T) bool) []span {
 	return spans
 }
 
-// endOfTime is after all that happens in tests.
+// endOfTime is later than all tests.
 var endOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // firstWhen returns the first request that left the object as wanted.

@@ -25,7 +25,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// A trustScene is a control plane with the controller as it is shipped, and a Node that belongs to no machine.
+// A trustScene is a control plane with the shipped controller, and a Node that does not belong to a machine.
 type trustScene struct {
 	*rightsScene
 	stranger client.Client // an account with some rights in the namespace
@@ -189,7 +189,7 @@ func TestNoNodeIsTakenWithoutARightOnNodes(t *testing.T) {
 	s.AwaitMachine("fine", func(m *machinev1beta1.Machine) bool { return m.Status.Phase != nil })
 	odd := "{metadata: {name: odd}, " + openshiftAPI + ", kind: Machine, spec: {providerSpec: {value: {" + infraAPI +
 		", kind: RackMachine, spec: any, failureDomains: any}}}}"
-	s.Must(s.stranger.Create(t.Context(), s.object(odd), client.DryRunAll)) // what the provider refuses
+	s.Must(s.stranger.Create(t.Context(), s.object(odd), client.DryRunAll)) // the provider refuses this object
 	for what, text := range refusedObjects() {
 		if !strings.Contains(text, "metadata: {name: ") {
 			text = "metadata: {name: victim}, " + text
@@ -220,7 +220,7 @@ func TestNoNodeIsTakenWithoutARightOnNodes(t *testing.T) {
 	})
 	s.Must(s.Get(t.Context(), client.ObjectKeyFromObject(outside), outside))
 	if len(outside.GetFinalizers()) > 0 || outside.Object["status"] != nil {
-		t.Errorf("a Machine of a namespace that is not the controller's was reconciled: %v", outside.Object)
+		t.Errorf("the controller reconciled a Machine of another namespace: %v", outside.Object)
 	}
 }
 

@@ -72,7 +72,7 @@ func (d *deletionPass) set(condition machinev1beta1.Condition) {
 	d.status.Conditions = conditions.Set(d.status.Conditions, condition, d.r.options.Now())
 }
 
-// readNode reads the node, once in a pass. A node of that name that is not known to be the Machine's own is ignored.
+// readNode reads the node, once in a pass. It ignores a node of that name unless the node belongs to the Machine.
 func (d *deletionPass) readNode(ctx context.Context) error {
 	name := ptr.Deref(d.m.Status.NodeRef, corev1.ObjectReference{}).Name
 	if d.hasReadNode || name == "" {

@@ -134,10 +134,10 @@ func (p drainProgress) wait() *deletion.Wait {
 	return wait
 }
 
-// fewPods returns what holds the first of some pods, and how many more there are.
-func fewPods(left []string) string {
-	text := strings.Join(left[:min(mostPods, len(left))], "; ")
-	if more := len(left) - mostPods; more > 0 {
+// fewPods joins the holds of the first pods, and adds the number of further pods.
+func fewPods(holds []string) string {
+	text := strings.Join(holds[:min(mostPods, len(holds))], "; ")
+	if more := len(holds) - mostPods; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
 	return text

@@ -133,8 +133,8 @@ func (r *reconciler) reconcile(ctx context.Context, m *machinev1beta1.Machine) (
 	if m.DeletionTimestamp.IsZero() {
 		return r.reconcileLive(ctx, m)
 	}
-	// A cached Machine may lack a hook, or that its node is drained: what can't be undone is decided on the Machine of
-	// the server.
+	// A cached Machine may lack a hook, or the record of its drain: irreversible decisions require a read from the API
+	// server.
 	if err := r.server.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -169,8 +169,8 @@ func machineForInfra(m *machinev1beta1.Machine) (infra.Machine, error) {
 	}, err
 }
 
-// overtakes returns the function by which the queue decides whether the machine of a request goes before others. It
-// reads the cache. ctx ends the wait for an empty cache.
+// overtakes returns the function by which the queue decides whether the machine of a request precedes others. It reads
+// the cache. ctx ends the wait for an empty cache.
 func (r *reconciler) overtakes(ctx context.Context) func(ctrl.Request) bool {
 	return func(request ctrl.Request) bool {
 		m := &machinev1beta1.Machine{}

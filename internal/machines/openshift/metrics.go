@@ -69,8 +69,8 @@ func countFailure(counterVec *prometheus.CounterVec, m *machinev1beta1.Machine, 
 }
 
 // forgetFailures removes the counts of a deleted machine.
-func forgetFailures(gone client.ObjectKey) {
-	labels := prometheus.Labels{"name": gone.Name, "namespace": gone.Namespace}
+func forgetFailures(machine client.ObjectKey) {
+	labels := prometheus.Labels{"name": machine.Name, "namespace": machine.Namespace}
 	for _, counted := range []*prometheus.CounterVec{failedCreates, failedUpdates, failedDeletes} {
 		counted.DeletePartialMatch(labels)
 	}

@@ -38,7 +38,7 @@ func (s *scenario) counted(name, label string) map[string]float64 {
 	return values
 }
 
-// TestMetricsOfAMachine has the infrastructure of machines fail, and counts it until the machines are gone.
+// TestMetricsOfAMachine causes failures of the infrastructure, and checks their counts until the machines are deleted.
 func TestMetricsOfAMachine(t *testing.T) {
 	s := newScenario(t)
 	s.provider.invalid = &infra.InvalidError{Message: "no such size"}

@@ -21,7 +21,7 @@ func TestTheProgressOfADrain(t *testing.T) {
 		{left: []string{"a", "b"}, want: 2},
 		{left: []string{"b"}, want: 1},
 		{left: []string{"b"}, want: 2},
-		{problem: "no connection", want: 3}, // is no progress
+		{problem: "no connection", want: 3}, // not progress
 		{left: []string{"b"}, want: 4},
 	} {
 		if p = p.evicted(step.left, false, step.problem); p.looks != step.want {
@@ -40,9 +40,9 @@ func TestWhatADrainWaitsFor(t *testing.T) {
 		want  *deletion.Wait
 	}{
 		"an empty node is drained": {drainProgress{}.evicted(nil, false, ""), nil},
-		"a problem is no empty node": {drainProgress{}.evicted(nil, false, "list pods: no connection"),
+		"a problem does not count as an empty node": {drainProgress{}.evicted(nil, false, "list pods: no connection"),
 			waits("DrainError", "list pods: no connection", 5*time.Second)},
-		"a problem is told instead of pods": {
+		"a problem is reported instead of pods": {
 			drainProgress{}.evicted([]string{"pod a"}, false, "list pods: no connection"),
 			waits("DrainError", "list pods: no connection", 5*time.Second),
 		},
@@ -57,9 +57,9 @@ func TestWhatADrainWaitsFor(t *testing.T) {
 	}
 }
 
-// TestHowOftenADrainIsTried has pods that stay: first they end, and an eviction that is refused waits longer from the
-// start.
-func TestHowOftenADrainIsTried(t *testing.T) {
+// TestDrainRetries has pods that stay: at first they are terminating. A refused eviction is retried after a
+// longer time from the start.
+func TestDrainRetries(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		isStuck bool

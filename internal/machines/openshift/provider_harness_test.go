@@ -17,15 +17,15 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra"
 )
 
-// A scriptedProvider is infrastructure that does what a test reports.
+// A scriptedProvider is infrastructure that a test controls.
 type scriptedProvider struct {
 	mu        sync.Mutex
 	instances map[string]infra.Instance
 	addresses []corev1.NodeAddress // of those that are made
 	calls     []providerCall
-	isSlow    bool    // what was asked to go stays
+	isSlow    bool    // a deleted instance stays
 	invalid   error   // what each call answers
-	deletes   []error // what the next deletes answer
+	deletes   []error // errors of the next deletes
 }
 
 type providerCall struct {
@@ -42,14 +42,14 @@ func newScriptedProvider() *scriptedProvider {
 	}
 }
 
-// configure changes what the infrastructure does.
+// configure changes the behavior of the infrastructure.
 func (p *scriptedProvider) configure(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change()
 }
 
-// finish has go what was asked to go, and all that is asked from then on.
+// finish removes the instances being deleted, and lets later deletes complete at once.
 func (p *scriptedProvider) finish() {
 	p.configure(func() {
 		p.isSlow = false
@@ -117,7 +117,7 @@ func (p *scriptedProvider) Delete(_ context.Context, m infra.Machine) (infra.Ins
 	return instance, nil
 }
 
-// A writeLog has what a controller wrote. It can have the connection fail, as if the controller died.
+// A writeLog records the writes of a controller. It can break the connection, as if the controller died.
 type writeLog struct {
 	namespace string
 	hold      func(*http.Request) // may keep a request waiting; nil keeps none
@@ -132,7 +132,7 @@ type writeLog struct {
 
 var errCut = errors.New("the connection was cut")
 
-// arm forgets what was written, and has the connection fail with a write to come.
+// arm discards the recorded writes, and breaks the connection at a later write.
 func (w *writeLog) arm(index int, isLate bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -34,7 +34,7 @@ func newScenario(t *testing.T) *scenario {
 	}
 }
 
-// quick has the controller look often.
+// quick makes the controller check often.
 var quick = openshift.Options{LongestWait: 300 * time.Millisecond}
 
 // start starts the controller with the infrastructure of the script.
@@ -52,16 +52,16 @@ func (s *scenario) startWith(o openshift.Options) (stop func()) {
 	})
 }
 
-// controlPlane is held by the scenario that has nodes of the control plane: one that is cordoned holds all others.
+// controlPlane is locked by the scenario that has nodes of the control plane, because a cordoned one holds all others.
 var controlPlane sync.Mutex
 
-// haveControlPlane has other scenarios wait with their control planes until the nodes of this one are gone.
+// haveControlPlane blocks other scenarios with control planes until the nodes of this one are deleted.
 func (s *scenario) haveControlPlane() {
 	controlPlane.Lock()
 	s.Cleanup(controlPlane.Unlock)
 }
 
-// addNode makes a node that is ready, and has a name of its own.
+// addNode creates a ready node with a unique name.
 func (s *scenario) addNode(name string, labels map[string]string) *corev1.Node {
 	s.Helper()
 	return s.AddNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace + "-" + name, Labels: labels}})
@@ -76,7 +76,7 @@ func readiness(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// addPod makes a pod on a node, and waits until it is ready.
+// addPod creates a pod on a node, and waits until it is ready.
 func (s *scenario) addPod(name string, node *corev1.Node, annotations map[string]string) *corev1.Pod {
 	s.Helper()
 	pod := s.NewPod(name, node)
@@ -84,8 +84,8 @@ func (s *scenario) addPod(name string, node *corev1.Node, annotations map[string
 	return s.RunPod(pod)
 }
 
-// addMachine makes a machine, and waits until the controller has looked at its infrastructure. It is on a node unless
-// that is nil.
+// addMachine creates a machine, and waits until the controller has read its infrastructure. It is on the node unless
+// node is nil.
 func (s *scenario) addMachine(name string, node *corev1.Node,
 	hooks machinev1beta1.LifecycleHooks) *machinev1beta1.Machine {
 	s.Helper()

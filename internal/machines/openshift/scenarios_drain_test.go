@@ -38,7 +38,7 @@ func TestA7BudgetHoldsTheDrain(t *testing.T) {
 			"which allows no disruption: 1 healthy, 1 needed",
 	})
 	s.expectEvents("a", "DrainRequeued", 1)
-	// It is tried again, and the Machine stays.
+	// The drain is retried, and the Machine stays.
 	machinetest.Await(s, s, m, client.ObjectKeyFromObject(m), func(*machinev1beta1.Machine) bool {
 		return len(s.writes.matching("POST pods/web/eviction: 429")) > 2
 	})
@@ -98,7 +98,7 @@ func TestFinalizersHoldTheDrain(t *testing.T) {
 	s.AwaitGone(m)
 }
 
-// TestA8UnreachableNodeIsDrained has a node fall silent: its pods are not waited for, but budgets hold.
+// TestA8UnreachableNodeIsDrained has an unreachable node: the drain does not wait for its pods, but respects budgets.
 func TestA8UnreachableNodeIsDrained(t *testing.T) {
 	s := newScenario(t)
 	s.start(quick)
@@ -194,8 +194,8 @@ func TestA9ControlPlaneNodesGoOneByOne(t *testing.T) {
 	}
 }
 
-// TestNodeOfAnotherMachine deletes a machine whose node is gone, and under whose name another host has joined: as
-// another machine's node, or before a machine was linked to it.
+// TestNodeOfAnotherMachine deletes a machine whose node does not exist any more. Another host has joined under the name
+// of that node: as another machine's node, or before a machine was linked to it.
 func TestNodeOfAnotherMachine(t *testing.T) {
 	for name, annotations := range map[string]string{"linked": `{"machine.openshift.io/machine":"other/b"}`,
 		"not linked yet": `{}`} {

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestA1PreDrainHookHoldsAll has a pre-drain hook keep a machine as it is.
+// TestA1PreDrainHookHoldsAll checks that a pre-drain hook prevents all changes of a machine.
 func TestA1PreDrainHookHoldsAll(t *testing.T) {
 	s := newScenario(t)
 	s.start(quick)
@@ -62,7 +62,7 @@ func TestA1PreDrainHookHoldsAll(t *testing.T) {
 	}
 }
 
-// TestA3EachOwnerRemovesItsHook has two hooks: one that is removed leaves the other.
+// TestA3EachOwnerRemovesItsHook has two hooks: the removal of one hook leaves the other.
 func TestA3EachOwnerRemovesItsHook(t *testing.T) {
 	s := newScenario(t)
 	s.start(quick)
@@ -120,7 +120,7 @@ func (s *scenario) expectSkip(m *machinev1beta1.Machine) {
 	s.expectCondition(m, machinev1beta1.Condition{
 		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionTrue, Message: "Node drain skipped",
 	})
-	// A change that is reported shows that the controller has looked again.
+	// A changed report shows that the controller has reconciled the machine again.
 	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":[{"name":"Detach","owner":"another"}]}}}`)
 	s.awaitCondition("a", machinev1beta1.MachineTerminable, corev1.ConditionFalse, "another")
 	if calls := s.provider.callsOf("delete"); len(calls) > 0 {
@@ -129,7 +129,7 @@ func (s *scenario) expectSkip(m *machinev1beta1.Machine) {
 	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":null}}}`)
 }
 
-// TestA6LateHooks adds hooks while a machine is being deleted: they hold what has not begun.
+// TestA6LateHooks adds hooks while a machine is being deleted: they hold stages that have not begun.
 func TestA6LateHooks(t *testing.T) {
 	s := newScenario(t)
 	s.start(quick)

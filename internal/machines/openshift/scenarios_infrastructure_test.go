@@ -63,8 +63,8 @@ func TestA10WhatWasNeverMadeHoldsNothing(t *testing.T) {
 	s.AwaitGone(m)
 }
 
-// TestAKindThatIsServedLater applies a machine before the definition of its infrastructure: it waits and reports so.
-// One that is deleted meanwhile goes.
+// TestAKindThatIsServedLater applies a machine before the definition of its infrastructure: it waits and reports so. If
+// it is deleted meanwhile, the deletion completes.
 func TestAKindThatIsServedLater(t *testing.T) {
 	s := newScenario(t)
 	s.startWith(openshift.Options{})
@@ -92,7 +92,7 @@ func TestAKindThatIsServedLater(t *testing.T) {
 		"Instance has not been created")
 }
 
-// laterMachines is the definition of a kind that is not served from the start.
+// laterMachines returns the definition of a kind that the API server does not serve at first.
 func laterMachines(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	crd := &unstructured.Unstructured{}
@@ -105,8 +105,8 @@ func laterMachines(t *testing.T) *unstructured.Unstructured {
 	return crd
 }
 
-// TestA10WhatRanHolds deletes machines whose infrastructure was made, and can't be asked for any more. One of them
-// never had an address.
+// TestA10WhatRanHolds deletes machines whose infrastructure was created, and can no longer be read. One machine never
+// had an address.
 func TestA10WhatRanHolds(t *testing.T) {
 	for name, addresses := range map[string][]corev1.NodeAddress{
 		"with an address": {{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}, "without addresses": nil,
@@ -141,8 +141,8 @@ func expectHeld(t *testing.T, addresses []corev1.NodeAddress) {
 	}
 }
 
-// TestInfrastructureGoesAfterABadEdit deletes machines after edits by which their infrastructure could not be made. It
-// was made, and goes with them.
+// TestInfrastructureGoesAfterABadEdit deletes machines after edits that would prevent the creation of their existing
+// infrastructure. It must be deleted with the machines.
 func TestInfrastructureGoesAfterABadEdit(t *testing.T) {
 	s := newScenario(t)
 	s.startWith(quick)
@@ -158,7 +158,7 @@ func TestInfrastructureGoesAfterABadEdit(t *testing.T) {
 		s.MustDelete(m)
 		s.AwaitGone(m)
 		if err := s.Get(t.Context(), client.ObjectKeyFromObject(instance), instance); !apierrors.IsNotFound(err) {
-			t.Errorf("%s: the machine is gone, and its infrastructure is not: %v", name, err)
+			t.Errorf("%s: the machine was deleted, but its infrastructure exists: %v", name, err)
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 // after the end.
 const leastWrites, writesOfADeletion = 7, 9
 
-// TestRestartBetweenWrites has the controller die at each of its writes to a machine being deleted, before the
-// write arrives and after. Another one continues: nothing is done twice, and nothing in another order.
+// TestRestartBetweenWrites kills the controller at each of its writes to a machine being deleted, before the write
+// arrives and after. Another controller continues, and must neither repeat writes nor change their order.
 func TestRestartBetweenWrites(t *testing.T) {
 	for index := range writesOfADeletion {
 		for _, isLate := range []bool{false, true} {
@@ -45,7 +45,7 @@ func restartAt(t *testing.T, index int, isLate bool) {
 	stop = s.startWith(quick)
 	s.AwaitGone(m)
 	s.AwaitGone(node)
-	stop() // the answer to the last write may come after what it did is seen
+	stop() // the effect of the last write may be visible before its answer arrives
 	var done []string
 	for _, line := range s.writes.matching("") {
 		isReported := strings.Contains(line, "/status") && !strings.HasSuffix(line, " drained")
@@ -71,7 +71,7 @@ func restartAt(t *testing.T, index int, isLate bool) {
 	}
 }
 
-// awaitCutOrGone waits until the connection of the controller is cut, or there is no more to write.
+// awaitCutOrGone waits until the connection of the controller is cut, or the machine is deleted.
 func (s *scenario) awaitCutOrGone(m *machinev1beta1.Machine) {
 	s.Helper()
 	err := wait.PollUntilContextTimeout(s.Context(), quick.LongestWait, 5*time.Minute, true,

@@ -15,7 +15,7 @@ import (
 // ownNode is the label that brings the pods of a Deployment to the node of a scenario.
 const ownNode = "example.org/own"
 
-// addDeployment makes a Deployment whose pod runs on a node, and returns that pod.
+// addDeployment creates a Deployment whose pod runs on a node, and returns that pod.
 func (s *scenario) addDeployment(name string, node *corev1.Node, toleration corev1.Toleration) *corev1.Pod {
 	s.Helper()
 	labels := map[string]string{"app": name}
@@ -37,7 +37,7 @@ func (s *scenario) addDeployment(name string, node *corev1.Node, toleration core
 	return s.awaitPodOf(name, "")
 }
 
-// awaitPodOf waits until a Deployment has a pod that runs on a node, and has another name than the one before.
+// awaitPodOf waits until a Deployment has a pod that runs on a node, and has another name than the previous pod.
 func (s *scenario) awaitPodOf(deployment, before string) *corev1.Pod {
 	s.Helper()
 	var found *corev1.Pod
@@ -76,7 +76,7 @@ func drainWhatComesBack(t *testing.T, isRestarted bool) {
 	s.awaitCondition("a", machinev1beta1.MachineDrained, corev1.ConditionFalse,
 		"pod "+s.Namespace+"/"+web.Name+" is held by PodDisruptionBudget keep-web")
 	next := s.awaitPodOf("agent", agent.Name)
-	if isRestarted { // which evicts what is there by now, once more
+	if isRestarted { // the new controller evicts the present pods once more
 		stop()
 		s.start(quick)
 		next = s.awaitPodOf("agent", next.Name)

@@ -23,10 +23,10 @@ import (
 // settled is how long nothing changes until a moment is written again.
 const settled = 10 * time.Second
 
-// compareMoment waits until a machine is as ours is in a moment: a file of testdata that has what our controller shows
-// of a machine, its node and pods, its events and the calls for its infrastructure, and the same of the Machine API
-// operator's. The two are equal, but for the lines that a line "differs: WORDS, WORDS: reason" of its comment names by
-// their first two words. Each of those does differ.
+// compareMoment waits until a machine has the state of a moment: a file of testdata with the facts of a machine, its
+// node and pods, its events and the calls for its infrastructure, once with our controller and once with the Machine
+// API operator's. Both must be equal, except for lines that a line "differs: WORDS, WORDS: reason" of the file's
+// comment names by their first two words. These lines must differ.
 func (s *scenario) compareMoment(moment, machine string) {
 	s.Helper()
 	file := transcript.Read(s, "testdata/"+moment+".txtar")
@@ -93,12 +93,13 @@ func (s *scenario) compareWithUpstream(moment string, archive *transcript.Transc
 	}
 }
 
-// factLines returns facts: lines, and those that are indented with the one before them.
+// factLines splits a text into facts: a fact is a line with the indented lines after it.
 func factLines(text []byte) []string {
 	return strings.Split(strings.TrimSuffix(strings.ReplaceAll(string(text), "\n\t", "\t"), "\n"), "\n")
 }
 
-// facts writes what can be seen of a machine, a fact a line. The message of a condition or an event is in the next.
+// facts returns the visible state of a machine, one fact per line. The message of a condition or an event is in the
+// next line.
 func (s *scenario) facts(name string) string {
 	s.Helper()
 	out := &strings.Builder{}
@@ -168,8 +169,7 @@ func (s *scenario) writeNodes(out *strings.Builder) {
 	}
 }
 
-// writeCalls writes the calls that change a machine's infrastructure, and the look that finds nothing of what was asked
-// to go.
+// writeCalls writes the calls that change a machine's infrastructure, and the first read that finds it deleted.
 func (s *scenario) writeCalls(out *strings.Builder, name string) {
 	isRequested := false
 	for _, call := range s.provider.callsOf("") {

@@ -19,7 +19,7 @@ func TestMomentsOfHooks(t *testing.T) {
 	node := s.addNode("a1", nil)
 	s.addPod("db", node, nil)
 	web := s.NewPod("web", node)
-	web.Spec.TerminationGracePeriodSeconds = ptr.To(int64(0)) // it is gone at once, so that no moment has it ending
+	web.Spec.TerminationGracePeriodSeconds = ptr.To(int64(0)) // it ends at once, so that no moment has it terminating
 	s.RunPod(web)
 	budget := s.AddBudget("db", "db")
 	m := s.addMachine("a1", node, machinev1beta1.LifecycleHooks{

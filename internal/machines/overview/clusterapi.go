@@ -153,7 +153,7 @@ func (f *clusterAPIMachine) overview() Machine {
 	return m
 }
 
-// startHolds returns the holds of a machine that is not being deleted.
+// startHolds returns the holds of a machine unless it is being deleted.
 func (f *clusterAPIMachine) startHolds(m Machine) []Hold {
 	reported := func(kind HoldType, condition string) []Hold {
 		c := f.condition(condition)
@@ -256,7 +256,7 @@ func (f *clusterAPIMachine) explain(now time.Time) *diagnosis.Explanation {
 	return e
 }
 
-// remedy returns what an administrator can do about a hold.
+// remedy returns the remedy of a hold for an administrator.
 func (f *clusterAPIMachine) remedy(h *Hold) []string {
 	switch h.Type {
 	case PreDrainHook, PreTerminateHook:

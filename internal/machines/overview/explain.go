@@ -109,7 +109,7 @@ func (g *gatherer) explainPlane(ctx context.Context, id kinds.ID) (*explained, e
 	return nil, err
 }
 
-// explanation returns the state of the machine and what holds it. The suffix ends the first message.
+// explanation returns the state and the holds of the machine. The suffix ends the first message.
 func (m *Machine) explanation(suffix string, now time.Time) *diagnosis.Explanation {
 	e := &diagnosis.Explanation{Unknown: m.Unknown, IsDone: m.IsDone(), IsTerminating: m.Stage != ""}
 	text := "its phase is " + m.Phase

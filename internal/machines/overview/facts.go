@@ -202,7 +202,7 @@ type nodeList struct {
 	byName  map[string]*corev1.Node // nil if they can't be listed
 }
 
-// otherCordoned returns the other nodes of the control plane that are cordoned, if a node has to wait for them.
+// otherCordoned returns the other nodes of the control plane that are cordoned, if a node must wait for them.
 func (n *nodeList) otherCordoned(node *corev1.Node) []string {
 	if !deletion.IsControlPlane(node) {
 		return nil

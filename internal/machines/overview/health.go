@@ -13,9 +13,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// This file is about Machines of Cluster API that a MachineHealthCheck has found unhealthy, and what holds their
-// remediation. Two conditions of the Machine name who has to remediate it. Without either, the health check reports why
-// it is not remediated.
+// This file is about Machines of Cluster API that a MachineHealthCheck has found unhealthy, and the holds of their
+// remediation. Two conditions of the Machine name the controller that must remediate it. If both are missing, the
+// health check reports why the Machine is not remediated.
 
 // A healthCheckList has the health checks of a namespace.
 type healthCheckList struct {

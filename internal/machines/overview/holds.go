@@ -15,7 +15,7 @@ import (
 // This file has the texts of holds, and the remedies for holds of machines of both APIs. In a remedy, a command comes
 // last, on a line of its own, so that it can be copied; the line before warns of its consequences.
 
-// message returns a message with what holds the machine, and what an administrator can do about it.
+// message returns a message with the hold of the machine, and the remedy for an administrator.
 func (h *Hold) message(now time.Time) diagnosis.Message {
 	text := h.sentence()
 	if h.Since != nil {
@@ -24,7 +24,7 @@ func (h *Hold) message(now time.Time) diagnosis.Message {
 	return diagnosis.Message{Text: text, Details: h.remedy}
 }
 
-// sentence returns a sentence with what the machine waits for.
+// sentence returns a sentence with the reason why the machine waits.
 func (h *Hold) sentence() string {
 	switch h.Type {
 	case Failure:

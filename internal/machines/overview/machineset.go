@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// This file is about ControlPlaneMachineSets of OpenShift's API. Their counts and what they wait for are read from the
-// status. The judgement of the controller shows which machine is up to date.
+// This file is about ControlPlaneMachineSets of OpenShift's API. Their counts and the reasons for their waits are read
+// from the status. The judgement of the controller shows which machine is up to date.
 
 // setFacts are the facts about a ControlPlaneMachineSet.
 type setFacts struct {
@@ -249,7 +249,7 @@ func (f *setFacts) isReplaceable(name string) bool {
 	})
 }
 
-// nodeHold returns the hold of a running machine that is not ready because of its node. A nil set has no machines.
+// nodeHold returns the hold of a running machine whose node is missing or not ready. A nil set has no machines.
 func (f *setFacts) nodeHold(machine, name string, node *corev1.Node) []Hold {
 	if f == nil {
 		return nil
@@ -305,7 +305,7 @@ func (f *setFacts) addReplacement(e *diagnosis.Explanation, name string) {
 	}
 }
 
-// replacement returns what creates another machine once a machine is deleted. The set is nil if no set has the machine.
+// replacement describes the replacement of a machine after its deletion. The set is nil if no set has the machine.
 func (f *setFacts) replacement(machine *machinev1beta1.Machine) string {
 	switch owner := metav1.GetControllerOfNoCopy(machine); {
 	case owner != nil && (f == nil || owner.UID != f.set.UID):

@@ -172,7 +172,7 @@ func (f *openshiftMachine) infrastructure() (exists, isDeleting bool) {
 	return true, isRequested || len(f.machine.Spec.LifecycleHooks.PreTerminate) == 0
 }
 
-// trueSince returns when a condition became true, or the deletion of the machine if that is later.
+// trueSince returns when a condition became true, or when the machine was deleted, whichever is later.
 func (f *openshiftMachine) trueSince(kind machinev1beta1.ConditionType) *time.Time {
 	since := f.machine.DeletionTimestamp.Time
 	if c := f.condition(kind); c.Status == corev1.ConditionTrue && c.LastTransitionTime.After(since) {

@@ -87,7 +87,7 @@ func readyMessage(object *unstructured.Unstructured) string {
 	return (&contract.Object{Unstructured: object}).NotReady()
 }
 
-// remedy returns what an administrator can do about a hold.
+// remedy returns the remedy of a hold for an administrator.
 func (f *openshiftMachine) remedy(h *Hold) []string {
 	switch h.Type {
 	case PreDrainHook, PreTerminateHook:
@@ -130,7 +130,7 @@ func quotedJSON(value any) string {
 	return strings.ReplaceAll(string(text), "'", `\u0027`)
 }
 
-// infraRemedy returns what an administrator can do about infrastructure.
+// infraRemedy returns the remedy for a problem of infrastructure.
 func (f *openshiftMachine) infraRemedy(h *Hold) []string {
 	if h.Object == nil {
 		if f.isDeleting() {

@@ -105,7 +105,7 @@ const (
 	Infrastructure   HoldType = "Infrastructure"   // being created or deleted
 	Node             HoldType = "Node"             // that has to join
 	NodeNotReady     HoldType = "NodeNotReady"     // or missing, so that a running machine of a set is not ready
-	Volume           HoldType = "Volume"           // that is attached to the node
+	Volume           HoldType = "Volume"           // attached to the node
 	Bootstrap        HoldType = "Bootstrap"        // object being created or deleted
 	Update           HoldType = "Update"           // in place
 	Remediation      HoldType = "Remediation"      // of an unhealthy machine

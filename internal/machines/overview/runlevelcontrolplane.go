@@ -202,7 +202,7 @@ func (f *planeFacts) remedy() []string {
 	return []string{"preview its next steps:", "runlevel machines plan " + f.object()}
 }
 
-// A memberState is the state of a machine of a RunlevelControlPlane, in words.
+// A memberState describes the state of a machine of a RunlevelControlPlane.
 type memberState string
 
 // The states.

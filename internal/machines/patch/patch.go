@@ -30,7 +30,7 @@ func DeleteWithLock(ctx context.Context, c client.Writer, object client.Object) 
 	return c.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
 }
 
-// AddFinalizer adds a finalizer to an object that has none of that name.
+// AddFinalizer adds a finalizer to an object that lacks it.
 func AddFinalizer(ctx context.Context, c client.Writer, object client.Object, name string) error {
 	base := object.DeepCopyObject().(client.Object)
 	if !controllerutil.AddFinalizer(object, name) {

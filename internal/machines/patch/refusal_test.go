@@ -29,6 +29,6 @@ func TestIsLackOfRights(t *testing.T) {
 		}
 	}
 	if patch.IsLackOfRights(errors.New(byRBAC)) {
-		t.Error("an error that is no answer of the API server")
+		t.Error("got true for an error that does not come from the API server, want false")
 	}
 }

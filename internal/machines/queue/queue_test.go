@@ -58,7 +58,7 @@ func TestAnItemThatIsTouchedMayOvertake(t *testing.T) {
 	}
 }
 
-// TestOthersDoNotStarve has more of the first items come than leave. Of ten items that leave, one is of the others.
+// TestOthersDoNotStarve adds first items faster than items are removed. One of ten removed items must be another item.
 func TestOthersDoNotStarve(t *testing.T) {
 	t.Parallel()
 	o := newClassedOrder(isUpper)

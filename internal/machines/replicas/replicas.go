@@ -69,7 +69,7 @@ func (r Replica) IsCounted() bool {
 	return r.IsSelected && (r.Owner == Ours || r.Owner == Orphan && !r.IsDeleting)
 }
 
-// A Plan is what to do with machines, in this order.
+// A Plan has the next actions for machines, in this order.
 type Plan struct {
 	Release []string // no longer selected: the set gives up its ownership
 	Adopt   []string // selected orphans
@@ -125,7 +125,7 @@ func rank(isFirst bool) int {
 	return 0
 }
 
-// highestByAge is what PriorityByAge comes close to.
+// highestByAge is the limit of PriorityByAge.
 const highestByAge = 50.0
 
 // PriorityByAge returns a priority that grows with the age of a machine from 0 to 50, of which it has reached 63% after

@@ -14,7 +14,7 @@ type ControlPlanePreview struct {
 	Strategy  string `json:"strategy"`
 	// Unanswered is why it is not known whether a machine can be updated in place; the steps end before it then.
 	Unanswered string `json:"unanswered,omitempty"`
-	// Degraded is the reason why the set does nothing, and Message what an administrator has to do.
+	// Degraded is the reason why the set does nothing, and Message the remedy for an administrator.
 	Degraded string `json:"degraded,omitempty"`
 	Message  string `json:"message,omitempty"`
 	// existing machines in the order of their indexes, or the oldest first

@@ -209,8 +209,8 @@ func (s *planeSimulation) ask(ctx context.Context, name string, unregistered err
 
 // updated returns an object of a machine after an update in place: it has the changes from its own template to the
 // wanted one, and fields of others stay. Defaults of the API server for new fields are missing. A dry run of the
-// controller's apply would have the defaults, but also fields that only the earlier template had, because the
-// controller first has to own them.
+// controller's apply would have the defaults, but also fields that only the earlier template has, because the
+// controller must first own them.
 func (s *planeSimulation) updated(ctx context.Context, object *contract.Object,
 	ref clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, error) {
 	if object == nil {

@@ -18,8 +18,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
-// faults are what an extension may do instead of an answer, and what is reasons of it. Failure policy Ignore ignores
-// some.
+// faults has the faults of extensions, with the reported reasons. Failure policy Ignore ignores some faults.
 var faults = map[string]struct {
 	answer    http.HandlerFunc
 	want      string
@@ -86,7 +85,7 @@ func (zeros) Read(into []byte) (int, error) {
 	return len(into), nil
 }
 
-// TestFaults has an error name the extension, what it did, and what to do, in one line.
+// TestFaults checks that an error names the extension, the fault, and the remedy, in one line.
 func TestFaults(t *testing.T) {
 	for name, test := range faults {
 		t.Run(name, func(t *testing.T) {
@@ -103,8 +102,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// checkIgnored checks what failure policy Ignore does to an extension that does not answer: machines are replaced, and
-// none counts as updated.
+// checkIgnored checks the effect of failure policy Ignore if an extension does not answer: machines are replaced, and
+// no machine counts as updated.
 func (s *scene) checkIgnored(isIgnored bool, want string) {
 	s.Helper()
 	s.setPolicy(runtimev1.FailurePolicyIgnore)
@@ -126,7 +125,7 @@ func checkError(t *testing.T, err error, want string) {
 	}
 	if text := err.Error(); len(text) > 1000 || strings.ContainsAny(text, "\n\x1b\x00") ||
 		!strings.Contains(text, ": ") {
-		t.Errorf("that is no line for a person: %q", text)
+		t.Errorf("got error %q, want one readable line with a remedy", text)
 	}
 }
 
@@ -153,14 +152,14 @@ func TestSlowExtensions(t *testing.T) {
 			_, err := s.hooks.UpdateMachine(t.Context(), newUpdateRequest(t))
 			checkError(t, err, "extension update-machine.ext did not answer within 1s: ")
 			if got := s.Calls()[0].URL; !strings.HasSuffix(got, "?timeout=1s") {
-				t.Errorf("the extension was not told its time-out: %s", got)
+				t.Errorf("the URL of the call lacks the timeout: %s", got)
 			}
 			s.checkIgnored(true, "did not answer within 1s")
 		})
 	}
 }
 
-// A controller that stops is no fault of the extension: machines must not be replaced for that.
+// If a controller stops, the extension is not at fault: machines must not be replaced because of this.
 func TestACallThatIsCancelledIsNotIgnored(t *testing.T) {
 	s := newScene(t)
 	s.setPolicy(runtimev1.FailurePolicyIgnore)
@@ -258,7 +257,7 @@ func TestServices(t *testing.T) {
 // TestClientConfigsThatAreRefused are never called, whatever the failure policy reports.
 func TestClientConfigsThatAreRefused(t *testing.T) {
 	bad := int32(70000)
-	for want, where := range map[string]runtimev1.ClientConfig{
+	for want, clientConfig := range map[string]runtimev1.ClientConfig{
 		`spec.clientConfig.url begins with "http"`:      {URL: "http://example.com"},
 		`spec.clientConfig.url begins with ""`:          {URL: "example.com"},
 		"spec.clientConfig.url is not a URL":            {URL: "https://%zz"},
@@ -282,11 +281,11 @@ func TestClientConfigsThatAreRefused(t *testing.T) {
 		},
 	} {
 		s := newScene(t)
-		s.config.Spec.ClientConfig = where
+		s.config.Spec.ClientConfig = clientConfig
 		_, err := s.hooks.UpdateMachine(t.Context(), newUpdateRequest(t))
 		checkError(t, err, "extension update-machine.ext can't be called: ExtensionConfig ext: "+want)
 		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("it tells a password: %v", err)
+			t.Errorf("the error contains a password: %v", err)
 		}
 		s.checkIgnored(false, "")
 	}

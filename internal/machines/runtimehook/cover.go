@@ -111,8 +111,7 @@ func machineOfSet(object []byte) (clusterv1.MachineSpec, error) {
 	return set.Spec.Template.Spec, err
 }
 
-// differences returns the paths at which two values of JSON differ, in their order. A field that is null counts as
-// missing.
+// differences returns the paths at which two values of JSON differ, in their order. A null field counts as missing.
 func differences(path string, after, wanted any) []string {
 	if before, ok := after.(map[string]any); ok {
 		if wanted, ok := wanted.(map[string]any); ok {

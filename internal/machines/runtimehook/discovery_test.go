@@ -8,7 +8,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
-// TestDiscoveriesThatAreRefused name the handler and what is wrong with it.
+// TestDiscoveriesThatAreRefused checks that errors name the handler and its problem.
 func TestDiscoveriesThatAreRefused(t *testing.T) {
 	const update = `"requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"UpdateMachine"}`
 	const can = `"requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"CanUpdateMachineSet"}`
@@ -39,7 +39,7 @@ func TestDiscoveriesThatAreRefused(t *testing.T) {
 	}
 }
 
-// What a handler does not report has the values of Cluster API. Hooks that are never called here are handlers, too.
+// Fields that a handler does not set get Cluster API's defaults. Handlers of hooks that are never called count, too.
 func TestDiscoveryFillsIn(t *testing.T) {
 	s := newScene(t)
 	s.Answer("Discovery", `{"status":"Success","handlers":[

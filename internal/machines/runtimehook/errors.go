@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A CallError is a problem with an extension or its answer, in one line, and what to do.
+// A CallError is a problem with an extension or its answer, in one line, with a remedy.
 type CallError struct {
 	Extension string // the name of the handler, or of the ExtensionConfig
 	Problem   string
@@ -56,7 +56,7 @@ func shown(text string) string {
 	return printable.Truncate(printable.Line(strings.TrimSpace(text)), longestMessage)
 }
 
-// unreachable is the error of a request that had no answer.
+// unreachable returns the error of a request without an answer.
 func (c *call) unreachable(err error) *CallError {
 	e := &CallError{Extension: c.extension, isIgnorable: true}
 	var authority x509.UnknownAuthorityError

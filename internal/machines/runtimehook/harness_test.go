@@ -19,8 +19,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
-// configs are the ExtensionConfigs of a cluster. What a cluster has to do with them is tested in package
-// extensionconfig.
+// configs are the ExtensionConfigs of a cluster. Package extensionconfig tests them with an API server.
 type configs []*runtimev1.ExtensionConfig
 
 func (c configs) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
@@ -40,7 +39,7 @@ func newHooks(all ...*runtimev1.ExtensionConfig) *runtimehook.InPlaceHooks {
 	return runtimehook.NewInPlaceHooks(configs(all), configs(all))
 }
 
-// A scene is an extension that is discovered, and the hooks that find it.
+// A scene is a discovered extension, and the hooks that find it.
 type scene struct {
 	*testing.T
 	*runtimehooktest.Extension

@@ -160,7 +160,7 @@ func (h *InPlaceHooks) UpdateMachine(ctx context.Context,
 // is "true". It is sent to the extension like all settings.
 const DrainSetting = "drain"
 
-// DrainsBeforeUpdate reports whether the nodes of a namespace's machines have to be drained before UpdateMachine is
+// DrainsBeforeUpdate reports whether the nodes of a namespace's machines must be drained before UpdateMachine is
 // called. It fails if the value is neither "true" nor "false".
 func (h *InPlaceHooks) DrainsBeforeUpdate(ctx context.Context, namespace string) (bool, error) {
 	handler, err := needed(h.Registry.Find(ctx, UpdateMachine, namespace))

@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
-// TestUpdateProgress reads what an extension reports of a machine: done is only what is reported to be.
+// TestUpdateProgress reads the reports of an extension: an update is done only if the extension reports so.
 func TestUpdateProgress(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"status":"Success","retryAfterSeconds":-1}`: "extension update-machine.ext answered " +
@@ -111,7 +111,7 @@ func TestRememberedAnswers(t *testing.T) {
 	ask("remembered again", 6, false)
 }
 
-// Errors are not remembered, and neither is what failure policy Ignore makes of them.
+// Errors are not cached, nor are the decisions that failure policy Ignore derives from errors.
 func TestFailuresAreNotRemembered(t *testing.T) {
 	s := newScene(t)
 	s.setPolicy(runtimev1.FailurePolicyIgnore)
@@ -126,7 +126,7 @@ func TestFailuresAreNotRemembered(t *testing.T) {
 	}
 }
 
-// An extension of which it is not known what it answers has nothing updated or replaced.
+// While the handlers of an extension are unknown, no machine is updated or replaced.
 func TestExtensionsThatAreNotDiscovered(t *testing.T) {
 	s := newScene(t)
 	s.Answer("UpdateMachine", `{"status":"Success","retryAfterSeconds":0}`)
@@ -152,8 +152,8 @@ func TestExtensionsThatAreNotDiscovered(t *testing.T) {
 	}
 }
 
-// TestUpdatesGoOnBesideUnknownExtensions: only what has not begun waits for them.
-func TestUpdatesGoOnBesideUnknownExtensions(t *testing.T) {
+// TestUpdatesContinueBesideUnknownExtensions checks that only updates that have not begun wait for unknown extensions.
+func TestUpdatesContinueBesideUnknownExtensions(t *testing.T) {
 	s := newScene(t)
 	s.Answer("UpdateMachine", `{"status":"Success","retryAfterSeconds":0}`)
 	other := newConfig("a", s.ClientConfig())
@@ -164,7 +164,7 @@ func TestUpdatesGoOnBesideUnknownExtensions(t *testing.T) {
 		return err
 	}
 	if err := update(); err != nil {
-		t.Errorf("an extension that is not discovered stops the update: %v", err)
+		t.Errorf("update beside an undiscovered extension: %v", err)
 	}
 	_, err := s.hooks.CanUpdateMachineSet(t.Context(), newSetRequest(t))
 	checkError(t, err, "extension a is not discovered yet")

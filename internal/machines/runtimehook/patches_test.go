@@ -28,11 +28,11 @@ func answerWithPatch(field, patchType, patch string) string {
 		base64.StdEncoding.EncodeToString([]byte(patch)))
 }
 
-// sizeLeft is the reason where the size of the infrastructure is not covered, which is all that differs in these tests.
+// sizeLeft is the reason if the size of the infrastructure, the only difference in these tests, is not covered.
 const sizeLeft = "infrastructureMachineTemplate spec.template.spec.size is not covered by extension " +
 	"can-update-machineset.ext"
 
-// TestPatches of one object, of which the size is to change from 1 to 2: what is decided, or the error.
+// TestPatches checks the decision, or the error, for patches of one object whose size changes from 1 to 2.
 func TestPatches(t *testing.T) {
 	for name, test := range map[string]struct{ patchType, patch, want string }{
 		"a merge patch": {"JSONMergePatch", `{"spec":{"template":{"spec":{"size":2}}}}`, ""},
@@ -61,7 +61,7 @@ func TestPatches(t *testing.T) {
 			`[{"op":"replace","path":"","value":{"spec":{"template":{"spec":{"size":2}}}}}]`, ""},
 		"a list in place of the object": {"JSONPatch", `[{"op":"replace","path":"","value":[]}]`,
 			"sent an invalid patch"},
-		"a field that is not there": {"JSONPatch",
+		"a missing field": {"JSONPatch",
 			`[{"op":"replace","path":"/spec/template/spec/colour","value":2}]`, "it can't be applied"},
 		"a test that fails": {"JSONPatch", `[{"op":"test","path":"/spec/template/spec/size","value":7}]`,
 			"it can't be applied"},
@@ -69,7 +69,7 @@ func TestPatches(t *testing.T) {
 		"a list":                 {"JSONMergePatch", `[]`, "it is not a JSON object"},
 		"garbage":                {"JSONMergePatch", "\x00\x01", "it is not a JSON object"},
 		"garbage for operations": {"JSONPatch", "\x00\x01", "it is not a valid JSONPatch"},
-		"an operation that is none": {"JSONPatch", `[{"op":"explode","path":"/spec"}]`,
+		"an unknown operation": {"JSONPatch", `[{"op":"explode","path":"/spec"}]`,
 			"it is not a valid JSONPatch"},
 		"an operation without a path": {"JSONPatch", `[{"op":"add","value":1}]`, "it is not a valid JSONPatch"},
 		"an index far out": {"JSONPatch",
@@ -93,7 +93,7 @@ func TestPatches(t *testing.T) {
 				t.Errorf("reasons is %q, want %q", reasons, test.want)
 			}
 			if strings.Contains(reasons, "\n") || len(reasons) > 1000 {
-				t.Errorf("that is no line: %q", reasons)
+				t.Errorf("got reasons %q, want one line of at most 1000 bytes", reasons)
 			}
 		})
 	}
@@ -103,8 +103,8 @@ func TestPatches(t *testing.T) {
 var doubling = `[{"op":"add","path":"/a","value":{"x":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}}` +
 	strings.Repeat(`,{"op":"copy","from":"/a","path":"/b"},{"op":"move","from":"/b","path":"/a/y"},{"op":"copy","from":"/a","path":"/a/z"}`, 30) + `]`
 
-// TestWhatCountsOfAMachine finds what replaces machines, and what reaches those that are there anyway.
-func TestWhatCountsOfAMachine(t *testing.T) {
+// TestChangesThatReplaceMachines checks which changes require new machines, and which are propagated to existing ones.
+func TestChangesThatReplaceMachines(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*clusterv1.MachineSpec)
 		want   string

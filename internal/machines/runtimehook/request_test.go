@@ -61,7 +61,7 @@ func TestCallsAreThoseOfClusterAPI(t *testing.T) {
 	})
 }
 
-// play has the extension answer as one did that was recorded.
+// play lets the extension answer with a recorded response.
 func (s *scene) play(name string, request any) recording {
 	s.Helper()
 	s.setTimeout(10)
@@ -89,8 +89,8 @@ func (s *scene) checkCall(r recording) {
 	compareJSON(s.T, string(r.Request), last.Body)
 }
 
-// An extension that covered a part only had Cluster API replace the machines.
-func TestWhatIsNotCoveredIsNamed(t *testing.T) {
+// If an extension covers only a part of the changes, the machines are replaced, as by Cluster API.
+func TestUncoveredFieldsAreNamed(t *testing.T) {
 	s, request := newScene(t), &hooksv1.CanUpdateMachineSetRequest{}
 	r := readRecording(t, "canupdatemachineset-partial", request)
 	s.Answer("CanUpdateMachineSet", string(r.Response))
@@ -104,7 +104,7 @@ func TestWhatIsNotCoveredIsNamed(t *testing.T) {
 	}
 }
 
-// What a set has beside its spec is not sent.
+// Of a set, only the spec is sent, not the status.
 func TestExtensionsSeeNoStatus(t *testing.T) {
 	request := newSetRequest(t)
 	set := request.Current.MachineSet

@@ -43,7 +43,7 @@ type plant struct {
 	nudges int
 }
 
-// newPlant makes a control plane. Its machines are made once the controllers run.
+// newPlant creates a control plane. Its machines are made once the controllers run.
 func newPlant(t testing.TB, replicas, surge int32) *plant {
 	t.Helper()
 	p := &plant{Fixture: stage.NewFixture(t)}
@@ -108,7 +108,7 @@ func (p *plant) run() (stop func()) {
 	return p.runPlane(stage.Sandbox(p).Config)
 }
 
-// start makes a control plane whose machines are all available.
+// start creates a control plane whose machines are all available.
 func start(t testing.TB, replicas, surge int32) *plant {
 	p := newPlant(t, replicas, surge)
 	p.run()

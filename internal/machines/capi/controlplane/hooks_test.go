@@ -117,7 +117,7 @@ func TestExtensionThatHangsHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// expectRequest compares a request with what Cluster API sends for a change of the version.
+// expectRequest compares a request with the one that Cluster API sends for a change of the version.
 func expectRequest(t *testing.T, request hooksv1.CanUpdateMachineRequest) {
 	t.Helper()
 	current, desired := request.Current.Machine, request.Desired.Machine

@@ -174,7 +174,7 @@ func (u inPlaceUpdate) replace(ctx context.Context, reason string) error {
 }
 
 // RuledOut returns why a machine can't be updated in place, whatever an extension answers. It is empty if an extension
-// has to be asked.
+// must be called.
 func (s *Snapshot) RuledOut(m *clusterv1.Machine) string {
 	config, objects, t := m.Spec.Bootstrap.ConfigRef, s.objects[m.Name], s.plane.Spec.MachineTemplate.Spec
 	switch {
@@ -222,8 +222,8 @@ func withMetadataOf(object, other *unstructured.Unstructured) *unstructured.Unst
 	return object
 }
 
-// withoutDiscovery returns a bootstrap config without what kubeadm needs to join a cluster, which has a token, and is
-// of no use to a machine that has joined. A KubeadmControlPlane does not send it to extensions either.
+// withoutDiscovery returns a bootstrap config without the fields that kubeadm needs to join a cluster: they contain a
+// token, and a joined machine does not need them. A KubeadmControlPlane does not send them to extensions either.
 func withoutDiscovery(bootstrap *unstructured.Unstructured) *unstructured.Unstructured {
 	if bootstrap == nil || bootstrap.GroupVersionKind().GroupKind() != kubeadmConfig {
 		return bootstrap

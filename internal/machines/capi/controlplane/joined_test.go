@@ -16,13 +16,13 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// TestMachineThatJoinsWhileItsReplacementIsTried has an outdated machine join after the control plane has read it, and
-// before it deletes it as one that has never joined: admission of the replacement takes its time. The machine stays.
+// TestMachineThatJoinsWhileItsReplacementIsTried lets an outdated machine join after the control plane has read it, and
+// before it deletes it as a machine that never joined: admission of the replacement is slow. The machine must stay.
 func TestMachineThatJoinsWhileItsReplacementIsTried(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 1, 1)
 	tried, hasJoined := make(chan struct{}), make(chan struct{})
-	goOn, isTried := sync.OnceFunc(func() { close(hasJoined) }), sync.OnceFunc(func() { close(tried) })
+	resume, isTried := sync.OnceFunc(func() { close(hasJoined) }), sync.OnceFunc(func() { close(tried) })
 	p.runMachines()
 	p.runPlane(sandboxtest.Before(stage.Sandbox(t).Config, func(r *http.Request) error {
 		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/kwokmachines") &&
@@ -32,7 +32,7 @@ func TestMachineThatJoinsWhileItsReplacementIsTried(t *testing.T) {
 		}
 		return nil
 	}))
-	t.Cleanup(goOn) // before the controller is stopped
+	t.Cleanup(resume) // before the controller is stopped
 	p.awaitSettled(1)
 	first := p.names()[0]
 	slow := p.infrastructure("small")
@@ -50,7 +50,7 @@ func TestMachineThatJoinsWhileItsReplacementIsTried(t *testing.T) {
 		machinetest.Await(p, p, &clusterv1.Machine{}, p.Key(name), func(m *clusterv1.Machine) bool {
 			return m.Status.NodeRef.IsDefined()
 		})
-		goOn()
+		resume()
 		p.Eventually("another machine", func() bool {
 			return slices.ContainsFunc(p.names(), func(other string) bool { return other != first && other != name })
 		})

@@ -59,9 +59,9 @@ func pemOf(certificate []byte) []byte {
 }
 
 // age returns a kubeconfig with a certificate that ends after a while.
-func (a *signingAuthority) age(t *testing.T, config *clientcmdapi.Config, left time.Duration) []byte {
+func (a *signingAuthority) age(t *testing.T, config *clientcmdapi.Config, remaining time.Duration) []byte {
 	t.Helper()
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(left)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(remaining)}
 	signed, err := x509.CreateCertificate(rand.Reader, template, a.certificate, a.key.Public(), a.key)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func (a *signingAuthority) age(t *testing.T, config *clientcmdapi.Config, left t
 
 // awaitKubeconfig waits until the kubeconfig leads to a server, and its certificate lasts for so long.
 func (p *plant) awaitKubeconfig(server string,
-	left time.Duration) (*corev1.Secret, *clientcmdapi.Config, *x509.Certificate) {
+	remaining time.Duration) (*corev1.Secret, *clientcmdapi.Config, *x509.Certificate) {
 	p.Helper()
 	var config *clientcmdapi.Config
 	var certificate *x509.Certificate
@@ -89,7 +89,7 @@ func (p *plant) awaitKubeconfig(server string,
 		certificates, err := cert.ParseCertsPEM(config.AuthInfos["c-admin"].ClientCertificateData)
 		p.Must(err)
 		certificate = certificates[0]
-		return config.Clusters["c"].Server == server && time.Until(certificate.NotAfter) > left
+		return config.Clusters["c"].Server == server && time.Until(certificate.NotAfter) > remaining
 	})
 	return secret, config, certificate
 }

@@ -110,7 +110,7 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// TestDeletedCluster deletes the Cluster: the control plane goes with it, after its machines.
+// TestDeletedCluster deletes the Cluster: the control plane must be deleted with it, after its machines.
 func TestDeletedCluster(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 1, 1)

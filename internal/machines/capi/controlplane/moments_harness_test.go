@@ -27,9 +27,9 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
 
-// A momentScene is a control plane of which moments are compared with those of a KubeadmControlPlane. A moment is what
-// users see of the control plane and of its first machine, their events, and what was written for that machine since
-// the last moment.
+// A momentScene is a control plane whose moments are compared with those of a KubeadmControlPlane. A moment consists of
+// the state of the control plane and of its first machine, their events, and the writes for that machine since the last
+// moment.
 type momentScene struct {
 	*plant
 	first string // the machine

@@ -39,11 +39,11 @@ func coverAll(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text)
 }
 
-// TestMomentsOfARollout changes the version and both templates of a control plane, which an extension takes its time to
-// do, and then the template of infrastructure, which it can't do. What is seen is compared with a KubeadmControlPlane
-// of Cluster API, which was given the same extension, infrastructure, and changes: testdata/moments has what that
-// showed. It ran beside Cluster API's core, with an external etcd, static pods that were ready, and bootstrap configs
-// whose data was there at once.
+// TestMomentsOfARollout changes the version and both templates of a control plane, which an extension applies slowly,
+// and then the template of infrastructure, which it cannot apply. The test compares the states with those of a
+// KubeadmControlPlane of Cluster API that had the same extension, infrastructure, and changes: they are recorded in
+// testdata/moments. It ran beside Cluster API's core, with an external etcd, ready static pods, and bootstrap configs
+// that had their data at once.
 func TestMomentsOfARollout(t *testing.T) {
 	t.Parallel()
 	s := &momentScene{plant: newPlant(t, 3, 0)}

@@ -17,7 +17,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// startWithoutRights makes a control plane whose controller loses the right to some requests while lacksRights is true.
+// startWithoutRights creates a control plane whose controller loses the right to some requests while lacksRights is
+// true.
 func startWithoutRights(t *testing.T, lacksRights *atomic.Bool, got func(*http.Request) bool) *plant {
 	t.Helper()
 	p := newPlant(t, 3, 0)
@@ -65,8 +66,8 @@ func TestLackOfRightsReplacesNothing(t *testing.T) {
 	p.expectNames(before)
 }
 
-// TestMachinesWhoseObjectsCannotBeRead has the controller lose the right to read the infrastructure of one machine: it
-// reports that, touches no machine, also none of the others, and can still be deleted.
+// TestMachinesWhoseObjectsCannotBeRead revokes the controller's right to read the infrastructure of one machine: the
+// control plane reports this, does not change any machine, and can still be deleted.
 func TestMachinesWhoseObjectsCannotBeRead(t *testing.T) {
 	t.Parallel()
 	var lacksRights atomic.Bool
@@ -154,8 +155,8 @@ func TestClusterThatClaimsAControlPlane(t *testing.T) {
 		"its machines belong to Cluster "+p.Namespace+"/c, which does not exist")
 }
 
-// TestReasonThatChangesWithEachAttempt has an extension fail with another message each time: the status changes, and
-// the extension is not called more often for it.
+// TestReasonThatChangesWithEachAttempt has an extension whose error message changes each time: the status changes, but
+// this does not cause more calls of the extension.
 func TestReasonThatChangesWithEachAttempt(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 0)

@@ -49,7 +49,7 @@ type remedy struct {
 	data *remediationData // of a machine that has to be deleted; nil otherwise
 }
 
-// replaced returns the name of the machine that has to be deleted; empty if there is none.
+// replaced returns the name of the machine that must be deleted; empty if there is none.
 func (r *remedy) replaced() string {
 	if r == nil || r.data == nil {
 		return ""
@@ -139,8 +139,8 @@ func (s *Snapshot) remediation(m *clusterv1.Machine) (data *remediationData, rea
 	return data, owners.RemediationDeleting, "Machine is deleting"
 }
 
-// isSuccessor reports whether a machine was created after the deletion of another one had begun that a hook holds until
-// its replacement is ready. If the machine fails, it has to be replaced so that the deletion ends.
+// isSuccessor reports whether a machine was created after the beginning of another one's deletion, which a hook holds
+// until the replacement is ready. If the machine fails, it must be replaced so that the deletion ends.
 func isSuccessor(m, held *clusterv1.Machine) bool {
 	return rolloutrules.IsHeld(held) && !m.CreationTimestamp.Before(held.DeletionTimestamp)
 }
@@ -227,7 +227,7 @@ func (s *Snapshot) isRemediationOver() bool {
 	})
 }
 
-// isComplete reports whether no machine has to be created.
+// isComplete reports whether all machines exist.
 func (s *Snapshot) isComplete() bool {
 	return len(s.machines) >= s.wanted() && !slices.ContainsFunc(s.Machines(), Machine.IsOutdated)
 }

@@ -31,7 +31,7 @@ func (p *plant) setCondition(name, kind string, status metav1.ConditionStatus, r
 	})
 }
 
-// mark marks a machine as unhealthy, and as one that its owner has to replace.
+// mark marks a machine as unhealthy, and requests its replacement by its owner.
 func (p *plant) mark(name string) {
 	p.Helper()
 	p.setCondition(name, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")
@@ -126,8 +126,8 @@ func TestNoRemediation(t *testing.T) {
 	p.mark(last)
 	p.awaitRemediation(last, "CannotBeRemediated", "current replicas are less or equal to 1")
 
-	// What a controller that was killed may have left: a machine that has recovered, one whose replacement is not
-	// wanted any more, nonsense.
+	// A killed controller may have left these machines: one that has recovered, one whose replacement is no longer
+	// wanted, and one with an invalid state.
 	p.setCondition(last, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, "Succeeded")
 	p.awaitSettled(1)
 	for _, value := range []string{`{"machine":"` + last + `"}`, `{"machine":"absent"}`, `?`} {

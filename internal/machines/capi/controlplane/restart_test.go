@@ -22,12 +22,12 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// mostWrites is the most writes that a controller makes until it is killed: more than the creation of a machine takes,
-// which begins anew, and what is left of the one before.
+// mostWrites is the most writes that a controller sends until it is killed: more than it takes to finish the creation
+// of one machine and to create another one.
 const mostWrites = 8
 
-// TestKilledBetweenWrites kills the controller again and again, each time after another number of writes, until it has
-// come to an end: all machines are there then, nothing is left over, and no two of them were missed at once.
+// TestKilledBetweenWrites kills the controller repeatedly, each time after another number of writes, until the rollout
+// is complete: all machines exist then, no other objects remain, and at most one machine was missing at a time.
 func TestKilledBetweenWrites(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -72,8 +72,8 @@ func TestKilledBetweenWrites(t *testing.T) {
 	}
 }
 
-// liveAndDie runs the controller, and kills it, until there are three machines of a version, all available, and none
-// that has to go.
+// liveAndDie runs the controller, and kills it, until there are three machines of a version, all available, and no
+// machine must be deleted.
 func (p *plant) liveAndDie(version string, hasToGo func(*clusterv1.Machine) bool) {
 	p.Helper()
 	isDone := func() bool {
@@ -115,8 +115,8 @@ func (p *plant) updateNodeSlowly() http.HandlerFunc {
 	}
 }
 
-// countMissed looks at the machines from now on. The function that it returns has the most machines that had joined,
-// and were not available at once.
+// countMissed watches the machines from now on. The function that it returns returns the largest set of machines that
+// had joined, and were unavailable at the same time.
 func (p *plant) countMissed() func() []string {
 	var mu sync.Mutex
 	var worst []string

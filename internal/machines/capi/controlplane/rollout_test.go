@@ -62,8 +62,8 @@ func TestInPlaceUpdate(t *testing.T) {
 	}
 }
 
-// TestInPlaceUpdateWithSurge creates a new machine first, updates as many as possible in place, and deletes the one
-// with one machine too many.
+// TestInPlaceUpdateWithSurge creates a new machine first, updates as many as possible in place, and deletes the surplus
+// machine.
 func TestInPlaceUpdateWithSurge(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 1)

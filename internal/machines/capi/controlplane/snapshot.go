@@ -26,8 +26,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// A Snapshot is the observed state of a control plane, and what follows from it. The Machines may belong to the cache:
-// they must not be changed.
+// A Snapshot is the observed state of a control plane, and the conclusions from it. The Machines may belong to the
+// cache: callers must not change them.
 type Snapshot struct {
 	plane    *v1alpha1.RunlevelControlPlane
 	cluster  *clusterv1.Cluster            // nil if none refers to the control plane
@@ -98,7 +98,7 @@ func (r *Reconciler) objectOf(ctx context.Context, m *clusterv1.Machine,
 }
 
 // Judge returns a snapshot of a control plane, and of the Clusters and Machines of its namespace, for a preview. It
-// fails if no Cluster has the control plane. SetObjects has to be called for each member.
+// fails if no Cluster has the control plane. The caller must call SetObjects for each member.
 func Judge(plane *v1alpha1.RunlevelControlPlane, clusters []*clusterv1.Cluster, machines []*clusterv1.Machine,
 	now time.Time) (*Snapshot, error) {
 	s := newSnapshot(plane, now)
@@ -233,7 +233,7 @@ func (s *Snapshot) Limits() (wanted, surge int) {
 // IsPaused reports whether nothing must be changed.
 func (s *Snapshot) IsPaused() bool { return contract.IsPaused(s.plane, s.cluster) }
 
-// hasWork reports whether something has to be written, which requires a read from the API server first.
+// hasWork reports whether something must be written, which requires a read from the API server first.
 func (s *Snapshot) hasWork() bool {
 	return s.plane.DeletionTimestamp != nil || len(s.adopt) > 0 || s.step.Action != "" || s.remedy != nil ||
 		s.isRemediationOver()

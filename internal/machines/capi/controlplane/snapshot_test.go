@@ -23,7 +23,7 @@ func TestSnapshotKeepsTheEarliestTime(t *testing.T) {
 	}
 }
 
-// TestSnapshotMachines has what keeps a machine from an update in place, and when it counts as broken.
+// TestSnapshotMachines checks why a machine cannot be updated in place, and when it counts as broken.
 func TestSnapshotMachines(t *testing.T) {
 	t.Parallel()
 	isTrue := func(kinds ...string) (all []metav1.Condition) {
@@ -80,8 +80,8 @@ func TestStatusVersions(t *testing.T) {
 	}
 }
 
-// TestNextRemedyCanBeDone takes the machine that has never joined, since the one that a user has annotated
-// waits for it.
+// TestNextRemedyCanBeDone chooses the machine that has never joined, because the machine with a user's annotation waits
+// for it.
 func TestNextRemedyCanBeDone(t *testing.T) {
 	t.Parallel()
 	plane := &v1alpha1.RunlevelControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "plane", UID: "1"}}

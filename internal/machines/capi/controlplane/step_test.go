@@ -198,7 +198,7 @@ func (s *simulatedPlane) unavailable(except string) int {
 	return count
 }
 
-// pass lets time pass: a machine starts, or is updated, or one whose deletion nothing holds goes.
+// pass lets time pass: a machine starts, is updated, or is removed if nothing holds its deletion.
 func (s *simulatedPlane) pass() {
 	s.random.Shuffle(len(s.machines), func(i, j int) { s.machines[i], s.machines[j] = s.machines[j], s.machines[i] })
 	// The member of a machine whose update is only marked votes.
@@ -220,7 +220,7 @@ func (s *simulatedPlane) pass() {
 	}
 }
 
-// TestRandomControlPlanes simulates rollouts, with machines that fail, are deleted by hand, or change meanwhile: no
+// TestRandomControlPlanes simulates rollouts, with machines that fail, are deleted by a user, or change meanwhile: no
 // step is done while another machine is not available, and each ends with machines that are all up to date.
 func TestRandomControlPlanes(t *testing.T) {
 	t.Parallel()
@@ -255,8 +255,8 @@ func TestRandomControlPlanes(t *testing.T) {
 	}
 }
 
-// disturb changes the template, or has a machine fail or be deleted, now and then: also while an update is marked, and
-// its machine not touched yet.
+// disturb sometimes changes the template, or lets a machine fail, or deletes one: also while an update is marked, but
+// its machine is not changed yet.
 func (s *simulatedPlane) disturb() {
 	if len(s.machines) == 0 {
 		return

@@ -53,8 +53,8 @@ func (p *plant) awaitUpdates(e *runtimehooktest.Extension, count int) string {
 	return calls[0].Desired.Machine.Name
 }
 
-// TestUpdateThatTakesLong has an update in place take its time: the machine is missed meanwhile, and no other is
-// touched. The version changes again: the update ends, and the machine is updated to that version.
+// TestUpdateThatTakesLong has a slow update in place: the machine is unavailable meanwhile, and no other one is
+// changed. The version changes again: the update ends, and the machine is updated to that version.
 func TestUpdateThatTakesLong(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 0)
@@ -97,8 +97,8 @@ func TestUpdateThatTakesLong(t *testing.T) {
 	}
 }
 
-// TestUpdateThatFails has an update in place fail: it stays so, with the reason, until the user deletes the machine,
-// which is replaced.
+// TestUpdateThatFails has a failing update in place: the machine stays failed, with the reason, until the user deletes
+// it. Then it is replaced.
 func TestUpdateThatFails(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 0)
@@ -154,8 +154,8 @@ func TestMachineThatIsWrittenWhileItsUpdateBegins(t *testing.T) {
 	}
 }
 
-// cutTriggers runs the controllers, of which the one of control planes can't write infrastructure while isCut is true:
-// then an update is marked, and not triggered.
+// cutTriggers runs the controllers. While isCut is true, the controller of control planes can't write infrastructure,
+// so that it marks an update without triggering it.
 func (p *plant) cutTriggers(isCut *atomic.Bool) {
 	p.Helper()
 	p.runMachines()
@@ -169,7 +169,7 @@ func (p *plant) cutTriggers(isCut *atomic.Bool) {
 	p.awaitSettled(3)
 }
 
-// setHealth has a machine be unhealthy, or healthy again.
+// setHealth sets a machine's health.
 func (p *plant) setHealth(name string, status metav1.ConditionStatus) {
 	p.Helper()
 	p.setCondition(name, clusterv1.MachineHealthCheckSucceededCondition, status, "Tested")
@@ -288,7 +288,7 @@ func TestObsoleteRequestIsRemoved(t *testing.T) {
 }
 
 // TestTemplateThatChangesBeforeTheTrigger changes the template after a machine was marked for its update in place, and
-// before the update is triggered: the extension is asked again, and can't do it.
+// before the update is triggered: the extension is called again, and can't do it.
 func TestTemplateThatChangesBeforeTheTrigger(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 3, 0)

@@ -23,8 +23,8 @@ func isExpired(plane *v1alpha1.RunlevelControlPlane, m *clusterv1.Machine, now t
 		m.Status.NodeRef.IsDefined()
 }
 
-// outdatedBy returns why a machine is not up to date, in the words of Cluster API. An object that was not made from a
-// template can't be compared, and counts as up to date.
+// outdatedBy returns why a machine is not up to date, in the words of Cluster API. An object that was not created from
+// a template can't be compared, and counts as up to date.
 func outdatedBy(plane *v1alpha1.RunlevelControlPlane, m *clusterv1.Machine, objects MachineObjects,
 	now time.Time) []string {
 	var found []string
@@ -50,7 +50,7 @@ func outdatedBy(plane *v1alpha1.RunlevelControlPlane, m *clusterv1.Machine, obje
 	return found
 }
 
-// isOfAnotherTemplate reports whether an object was made from another template than the wanted one.
+// isOfAnotherTemplate reports whether an object was created from another template than the wanted one.
 func isOfAnotherTemplate(object *contract.Object, wanted contract.Reference) bool {
 	if object == nil {
 		return false

@@ -106,7 +106,7 @@ func TestAnotherControllerRemediates(t *testing.T) {
 	}
 }
 
-// The cache has a machine whose node is broken. On the API server it is healthy again: no one is asked to repair it.
+// The cache has a machine whose node is broken. On the API server it is healthy again: no repair is requested.
 func TestStaleCache(t *testing.T) {
 	w := newWard(t)
 	w.serve("Cycle", "cycles", "cycletemplates")

@@ -50,7 +50,7 @@ func (w *ward) newCheck() *clusterv1.MachineHealthCheck {
 	return check
 }
 
-// addMachine makes a Machine with a Node, and labels that the health check selects.
+// addMachine creates a Machine with a Node, and labels that the health check selects.
 func (w *ward) addMachine(name string) *clusterv1.Machine {
 	w.Helper()
 	w.AddNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.nodeOf(name)}})
@@ -114,7 +114,7 @@ func conditionOf(m *clusterv1.Machine, kind string) metav1.Condition {
 	return ptr.Deref(meta.FindStatusCondition(m.Status.Conditions, kind), metav1.Condition{})
 }
 
-// condition returns a condition of a machine as it is now.
+// condition returns the current condition of a machine.
 func (w *ward) condition(machine, kind string) metav1.Condition {
 	w.Helper()
 	m := &clusterv1.Machine{ObjectMeta: w.Meta(machine)}

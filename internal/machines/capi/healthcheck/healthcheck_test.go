@@ -100,7 +100,7 @@ func TestUnhealthyInRange(t *testing.T) {
 	w.awaitCondition("b", ownerDoes, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)
 }
 
-// Each reason for which a machine is unhealthy, and the annotations by which it is left alone.
+// TestReasons checks each reason why a machine is unhealthy, and the annotations that exclude it from remediation.
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
@@ -199,7 +199,7 @@ func TestPausesAndClustersThatStart(t *testing.T) {
 	w.awaitCondition("a", ownerDoes, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)
 }
 
-// What Cluster API's admission refuses has no machine remediated, and is reported.
+// A health check that Cluster API's admission refuses remediates no machine, and is reported.
 func TestInvalidChecks(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/remediation"
 )
 
-// reasonInvalidSpec is the reason of RemediationAllowed, and of an event, for what Cluster API's admission refuses: it
-// does not run here.
+// reasonInvalidSpec is the reason of RemediationAllowed, and of an event, for a spec that Cluster API's admission would
+// refuse: it does not run here.
 const reasonInvalidSpec = "InvalidSpec"
 
 // newCensus returns the census of some machines before any is examined. The health check is valid.

@@ -34,7 +34,7 @@ func validate(check *clusterv1.MachineHealthCheck) error {
 	return err
 }
 
-// unhealthyRange returns how many of some machines have to be unhealthy, and how many may be, for remediation.
+// unhealthyRange returns how many machines must be unhealthy, and how many may be, for remediation.
 func unhealthyRange(check *clusterv1.MachineHealthCheck, machines int) (least, most int, err error) {
 	trigger := check.Spec.Remediation.TriggerIf
 	if trigger.UnhealthyInRange != "" {

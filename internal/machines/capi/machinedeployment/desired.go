@@ -81,7 +81,7 @@ func (s *snapshot) annotations(step rolloutplan.SetStep, revision map[string]str
 	return annotations
 }
 
-// isAsDesired reports whether nothing has to be applied to a set. Labels and annotations of other managers are ignored.
+// isAsDesired reports whether a set needs no apply. Labels and annotations of other managers are ignored.
 func isAsDesired(set, desired *clusterv1.MachineSet) bool {
 	spec, wanted := set.Spec, desired.Spec
 	for _, pair := range [][2]map[string]string{

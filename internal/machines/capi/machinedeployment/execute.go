@@ -36,7 +36,7 @@ func (r *Reconciler) claim(ctx context.Context, s *snapshot) error {
 	return nil
 }
 
-// execute adopts sets, or executes the plan if there is no set to adopt.
+// execute adopts sets, or executes the plan if no set must be adopted.
 func (r *Reconciler) execute(ctx context.Context, s *snapshot) error {
 	if s.undecided != nil {
 		return nil

@@ -32,14 +32,14 @@ const held = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/held"
 // A field is the namespace of one test, with a Cluster and templates, and a client.
 type field struct{ *machinetest.Fixture }
 
-// newField makes a namespace, and has the controllers look after it until the test ends.
+// newField creates a namespace, and runs the controllers for it until the test ends.
 func newField(t testing.TB) *field {
 	f := newIdleField(t)
 	f.manage()
 	return f
 }
 
-// newIdleField makes a namespace that no controller looks after yet.
+// newIdleField creates a namespace that no controller reconciles yet.
 func newIdleField(t testing.TB) *field {
 	f := &field{stage.NewFixture(t)}
 	f.MustCreate(f.NewCluster(), f.newTemplate("small"), f.newTemplate("medium"), f.newTemplate("large"),
@@ -173,16 +173,16 @@ func (f *field) awaitSet(template string, isWanted func(*clusterv1.MachineSet) b
 	return machinetest.Await(f, f, &clusterv1.MachineSet{}, f.Key(name), isWanted)
 }
 
-// start makes a deployment of small machines, and waits until they are available.
+// start creates a deployment of small machines, and waits until they are available.
 func (f *field) start(d *clusterv1.MachineDeployment) *clusterv1.MachineDeployment {
 	f.Helper()
 	f.MustCreate(d)
 	return f.awaitComplete(d, "small")
 }
 
-// stopInTheMiddle begins a rollout to medium machines that stays in its middle: the first machine that is deleted does
-// not go. It returns a function that has the rollout go on.
-func (f *field) stopInTheMiddle(d *clusterv1.MachineDeployment) (goOn func()) {
+// stopInTheMiddle begins a rollout to medium machines, and blocks the deletion of the first machine. It returns a
+// function that lets the rollout continue.
+func (f *field) stopInTheMiddle(d *clusterv1.MachineDeployment) (resume func()) {
 	f.Helper()
 	small := f.machines()
 	for _, machine := range small {

@@ -24,8 +24,8 @@ const (
 	done       = `{"status":"Success","retryAfterSeconds":0}`
 )
 
-// extend has an extension serve the namespace, which can change all of infrastructure in place, and all of a Machine if
-// it is to. Updates are done at once.
+// extend installs an extension for the namespace. It can change all fields of infrastructure in place, and, if
+// coversMachines is true, all fields of a Machine. Updates are done at once.
 func (f *field) extend(coversMachines bool, policy runtimev1.FailurePolicy) *runtimehooktest.Extension {
 	f.Helper()
 	extension := newExtension(f, coversMachines)
@@ -71,7 +71,7 @@ func cover(w http.ResponseWriter, r *http.Request, coversMachines bool) {
 	_ = json.NewEncoder(w).Encode(response)
 }
 
-// labelTemplate is what of a KwokMachineTemplate these tests change.
+// labelTemplate has the fields of a KwokMachineTemplate that these tests change.
 type labelTemplate struct {
 	Node struct {
 		Labels map[string]any `json:"labels"`
@@ -125,7 +125,7 @@ func (f *field) awaitUpdating() *clusterv1.Machine {
 	return found
 }
 
-// checkUpdated looks at machines, and what belongs to them, that were updated in place to a template.
+// checkUpdated checks machines that were updated in place to a template, and their objects.
 func (f *field) checkUpdated(template string, names map[string]types.UID) {
 	f.Helper()
 	machines := f.machines()

@@ -15,8 +15,8 @@ const leastWrites = 10
 var thorough = flag.Bool("thorough", false,
 	"have the controllers die before each write of an update in place, not before every second")
 
-// TestInPlaceRestartBetweenWrites has the controllers die before writes of an update in place, one after the other, at
-// each of its five steps (C11). Others go on, and the machine stays the same.
+// TestInPlaceRestartBetweenWrites kills the controllers before writes of an update in place, one after the other, at
+// each of its five steps (C11). Other controllers continue, and the machine stays the same.
 func TestInPlaceRestartBetweenWrites(t *testing.T) {
 	t.Parallel()
 	f := newIdleField(t)
@@ -50,7 +50,8 @@ func TestInPlaceRestartBetweenWrites(t *testing.T) {
 	}
 }
 
-// awaitCutOrUpdated waits until the controllers are cut off, which it returns, or have come to the end of a rollout.
+// awaitCutOrUpdated waits until the controllers are cut off or have completed a rollout. It returns whether they are
+// cut off.
 func (f *field) awaitCutOrUpdated(cut *sandboxtest.ConnectionCut, template string) bool {
 	f.Helper()
 	f.Eventually("the controllers are cut off, or all machines are of template "+template, func() bool {

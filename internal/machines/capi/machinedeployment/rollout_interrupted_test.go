@@ -15,10 +15,10 @@ func TestAPauseInTheMiddle(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	d := f.start(f.newDeployment(2, 1, 0))
-	goOn := f.stopInTheMiddle(d)
+	resume := f.stopInTheMiddle(d)
 	f.MustPatch(d, `{"spec":{"paused":true}}`)
 	f.awaitDeployment(d, func(*clusterv1.MachineDeployment) bool { return true })
-	goOn()
+	resume()
 	f.awaitDeployment(d, func(d *clusterv1.MachineDeployment) bool { return *d.Status.Replicas == 2 })
 	f.resize(d, "large") // has the controller look again
 	f.awaitDeployment(d, func(d *clusterv1.MachineDeployment) bool {
@@ -43,10 +43,10 @@ func TestAnotherTemplateInTheMiddle(t *testing.T) {
 	f := newField(t)
 	d := f.start(f.newDeployment(2, 1, 0))
 	stop := f.watchMachines()
-	goOn := f.stopInTheMiddle(d)
+	resume := f.stopInTheMiddle(d)
 	f.resize(d, "large")
 	f.awaitSet("large", func(*clusterv1.MachineSet) bool { return true })
-	goOn()
+	resume()
 	d = f.awaitComplete(d, "large")
 	if most, fewest := stop(); most > 3 || fewest < 2 {
 		t.Errorf("at most %d machines, at least %d available", most, fewest)
@@ -62,13 +62,13 @@ func TestRollbackInTheMiddle(t *testing.T) {
 	f := newField(t)
 	d := f.start(f.newDeployment(2, 1, 0))
 	first := f.sets()["small"]
-	goOn := f.stopInTheMiddle(d)
+	resume := f.stopInTheMiddle(d)
 	f.resize(d, "small")
 	f.awaitSet("small", func(set *clusterv1.MachineSet) bool {
 		return set.UID == first.UID && set.Annotations[clusterv1.RevisionAnnotation] == "3" &&
 			set.Annotations["machinedeployment.clusters.x-k8s.io/revision-history"] == "1"
 	})
-	goOn()
+	resume()
 	f.awaitComplete(d, "small")
 	if set := f.sets()["small"]; set.UID != first.UID {
 		t.Error("another set with the first template")
@@ -81,10 +81,10 @@ func TestRestartInTheMiddle(t *testing.T) {
 	stopControllers := f.manage()
 	d := f.start(f.newDeployment(2, 1, 0))
 	stop := f.watchMachines()
-	goOn := f.stopInTheMiddle(d)
+	resume := f.stopInTheMiddle(d)
 	medium := f.sets()["medium"]
 	stopControllers()
-	goOn()
+	resume()
 	f.manage()
 	f.awaitComplete(d, "medium")
 	if most, fewest := stop(); most > 3 || fewest < 2 || f.sets()["medium"].UID != medium.UID {

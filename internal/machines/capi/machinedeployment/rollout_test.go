@@ -46,7 +46,7 @@ func TestATemplateIsRolledOut(t *testing.T) {
 	}
 }
 
-// What of a template reaches machines that are there makes no new ones.
+// Fields of a template that are propagated to existing machines do not cause new machines.
 func TestLabelsAndTimeoutsReachExistingMachines(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

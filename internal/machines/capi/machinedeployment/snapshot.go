@@ -27,7 +27,7 @@ type snapshot struct {
 	deployment *clusterv1.MachineDeployment
 	cluster    *clusterv1.Cluster // nil if there is none
 	selector   labels.Selector
-	// unset is what spec.replicas has to become if it is not set; nil if it is.
+	// unset is the value to set in spec.replicas if the field is not set; nil if it is.
 	unset *int32
 	// invalid is the reason why the deployment is invalid, so that no set is changed; empty if it is valid.
 	invalid string
@@ -101,7 +101,7 @@ func readSnapshot(ctx context.Context, reader client.Reader, key types.Namespace
 	return s, nil
 }
 
-// validate checks what Cluster API's admission refuses, which does not run here.
+// validate refuses the specs that Cluster API's admission refuses, because it does not run here.
 func (s *snapshot) validate() {
 	var err error
 	if s.selector, err = replicas.SelectorOf(&s.deployment.Spec.Selector,
@@ -160,7 +160,7 @@ func (s *snapshot) owned() []*clusterv1.Machine {
 // isPaused reports whether nothing must be changed. A deployment with spec.paused is still scaled.
 func (s *snapshot) isPaused() bool { return contract.IsPaused(s.deployment, s.cluster) }
 
-// hasWork reports whether something has to be done that requires a read from the API server first.
+// hasWork reports whether there is work that requires a read from the API server first.
 func (s *snapshot) hasWork() bool {
 	if s.deployment.DeletionTimestamp != nil {
 		return len(s.sets) == 0 // before the finalizer is removed

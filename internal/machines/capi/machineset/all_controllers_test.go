@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// TestWithTheControllersOfMachines makes simulated machines of a set, replaces one that a hook holds, and deletes the
+// TestWithTheControllersOfMachines creates simulated machines of a set, replaces one that a hook holds, and deletes the
 // set: with the controllers of Machines, of infrastructure and of bootstrap configs.
 func TestWithTheControllersOfMachines(t *testing.T) {
 	t.Parallel()

@@ -40,7 +40,7 @@ func TestMissingTemplates(t *testing.T) {
 				"Scaling up from 0 to 2 replicas is blocked because:\n* ") &&
 				hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionTrue, template)
 		})
-		// The set is looked at again because its status was written. That is over before the template comes.
+		// The write of the status causes another reconciliation. The test waits for it before it creates the template.
 		var before, polls int32
 		f.Eventually("the set is at rest", func() bool {
 			now := looks.Load()

@@ -29,14 +29,14 @@ const held = "example.com/held"
 // A field is the namespace of one test, with a Cluster and templates, and a client.
 type field struct{ *machinetest.Fixture }
 
-// newField makes a namespace, and has the controller look after it until the test ends.
+// newField creates a namespace, and runs the controller for it until the test ends.
 func newField(t testing.TB) *field {
 	f := newIdleField(t)
 	f.manage(stage.Sandbox(t).Config)
 	return f
 }
 
-// newIdleField makes a namespace that no controller looks after yet.
+// newIdleField creates a namespace that no controller reconciles yet.
 func newIdleField(t testing.TB) *field {
 	f := &field{stage.NewFixture(t)}
 	infrastructure := &v1alpha1.KwokMachineTemplate{ObjectMeta: f.Meta("small")}
@@ -164,7 +164,7 @@ func (f *field) awaitMachine(name string, isWanted func(*clusterv1.Machine) bool
 	return machinetest.Await(f, f, &clusterv1.Machine{}, f.Key(name), isWanted)
 }
 
-// newMachine returns a machine that a person made.
+// newMachine returns a machine that a person creates.
 func (f *field) newMachine(name string, labels map[string]string) *clusterv1.Machine {
 	machine := &clusterv1.Machine{ObjectMeta: f.Meta(name)}
 	machine.Labels = labels

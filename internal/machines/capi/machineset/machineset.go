@@ -1,9 +1,9 @@
 // Package machineset maintains the replicas of Cluster API's MachineSets: it creates Machines, with their
 // infrastructure and bootstrap config, from a set's templates, deletes surplus Machines, adopts and releases Machines
 // by their labels, updates fields that need no new Machines, and counts them in the set's status. In an update in
-// place, a set moves Machines to another one, which begins their update. A Machine that is marked as unhealthy is
-// deleted and replaced. The controller of Machines executes the deletion of a Machine, with drains and hooks; a Machine
-// is a replica of its set until it is gone.
+// place, a set moves Machines to another one, which begins their update. A Machine marked as unhealthy is deleted and
+// replaced. The controller of Machines executes the deletion of a Machine, with drains and hooks; a Machine is a
+// replica of its set as long as it exists.
 //
 // Package replicas decides what to do, from the snapshot of snapshot.go.
 //

@@ -41,7 +41,7 @@ func (f *field) awaitScalingUp(set *clusterv1.MachineSet, message string) {
 	})
 }
 
-// TestMachinesAreMoved has the test be the deployment of two sets, and the controller of machines.
+// TestMachinesAreMoved acts as the deployment of two sets, and as the controller of machines.
 func TestMachinesAreMoved(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

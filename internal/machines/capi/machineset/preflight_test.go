@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 )
 
-// Machines are not made while the control plane is not what they would join.
+// No machines are created while the control plane is not stable, or changes its version.
 func TestMachinesWaitForTheControlPlane(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -54,7 +54,7 @@ func TestMachinesWaitForTheControlPlane(t *testing.T) {
 		marked = name
 	}
 
-	// Nor is a machine deleted that another one is to replace.
+	// A marked machine is not deleted either while its replacement is blocked.
 	f.MustPatch(plane, `{"status":{"versions":[{"version":"v1.35.0"}]}}`)
 	f.mark(marked, metav1.ConditionFalse, true)
 	machine := f.awaitMachine(marked, func(m *clusterv1.Machine) bool {

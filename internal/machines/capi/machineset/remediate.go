@@ -89,9 +89,9 @@ func (s *snapshot) remediable(blocked string) (most int, reason, message string)
 			"(spec.remediation.maxInFlight is %s)", limit)
 }
 
-// remedies returns the remedies of marked machines whose conditions change or that have to be deleted. Machines that
-// are updated in place are remediated as well: an update that does not end is a reason to mark one. Of the machines
-// that are not annotated, the newest are deleted first, which are the least likely to run workloads.
+// remedies returns the remedies of marked machines whose conditions change or that must be deleted. It includes
+// machines during an update in place, because an update that does not end is a reason to mark a machine. Of the
+// machines without an annotation, the newest are deleted first, because they are the least likely to run workloads.
 func (s *snapshot) remedies(blocked string) []owners.Remedy {
 	if s.invalid != "" {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// newDeployment returns one whose sets the test makes.
+// newDeployment returns one whose sets the test creates.
 func (f *field) newDeployment() *clusterv1.MachineDeployment {
 	d := &clusterv1.MachineDeployment{ObjectMeta: f.Meta("web")}
 	d.Spec = clusterv1.MachineDeploymentSpec{ClusterName: "c", Replicas: ptr.To[int32](3)}
@@ -120,7 +120,7 @@ func TestRemediationsAreLimited(t *testing.T) {
 	})
 	f.release()
 	f.awaitRemediation(1, 1)
-	// The second one still goes when there is a limit no longer.
+	// The second one is still deleted when the limit is removed.
 	f.MustPatch(d, `{"spec":{"remediation":{"maxInFlight":"100%%"}}}`)
 	f.awaitRemediation(2, 0)
 	if f.release() != 2 {
@@ -131,7 +131,7 @@ func TestRemediationsAreLimited(t *testing.T) {
 	})
 }
 
-// Without a limit, all marked machines are replaced, including one that is updated in place, and no others.
+// Without a limit, all marked machines are replaced, including one during its update in place, and no others.
 func TestMarkedMachinesAreReplaced(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

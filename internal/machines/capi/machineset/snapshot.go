@@ -31,7 +31,7 @@ type snapshot struct {
 	destination *clusterv1.MachineSet // to which surplus machines are moved; nil if there is none
 	// deployment is the MachineDeployment of the set. It is read only if machines are marked as unhealthy.
 	deployment *clusterv1.MachineDeployment
-	// unset is what spec.replicas has to become if it is not set; nil if it is.
+	// unset is the value to set in spec.replicas if the field is not set; nil if it is.
 	unset *int32
 	// invalid is the reason why the set is invalid, so that no machine is changed; empty if it is valid.
 	invalid string
@@ -83,7 +83,7 @@ func (s *snapshot) replicaOf(machine *clusterv1.Machine) replicas.Replica {
 // isPaused reports whether nothing must be changed.
 func (s *snapshot) isPaused() bool { return contract.IsPaused(s.set, s.cluster) }
 
-// hasWork reports whether something has to be done that requires a read from the API server first.
+// hasWork reports whether there is work that requires a read from the API server first.
 func (s *snapshot) hasWork() bool {
 	if s.set.DeletionTimestamp != nil {
 		return len(s.owned()) == 0 // before the finalizer is removed

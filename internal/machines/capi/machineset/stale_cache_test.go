@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// The controller knows nothing of the machines that it made and deleted.
+// The controller's cache lacks its own creations and deletions of machines.
 func TestStaleCache(t *testing.T) {
 	t.Parallel()
 	f, gate := newIdleField(t), machinetest.NewWatchGate("machines")

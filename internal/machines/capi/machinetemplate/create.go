@@ -127,8 +127,8 @@ func (w Writer) deleteAll(ctx context.Context, namespace string, all []contract.
 	return errors.Join(failures...)
 }
 
-// DeleteLeftovers deletes the objects that were created for machines that could not be created, by a process that was
-// killed for example: the owner owns them, and none of its machines refers to them.
+// DeleteLeftovers deletes the objects of machines that were never created, for example because the process was killed:
+// the owner owns these objects, and none of its machines refers to them.
 func (w Writer) DeleteLeftovers(ctx context.Context, t Template, machines map[string]*clusterv1.Machine) error {
 	used := map[string]bool{}
 	for _, machine := range machines {

@@ -75,8 +75,8 @@ func SetSummary(owner Owner, s Summary) {
 		Condition(clusterv1.DeletingCondition, isDeleting, s.deletion(isDeleting)))
 }
 
-// scalingUp returns the condition ScalingUp, with what blocks the scaling. A problem of another kind is reported in it,
-// too.
+// scalingUp returns the condition ScalingUp, with the reasons that block the scaling. It also reports problems of other
+// kinds.
 func (s Summary) scalingUp() metav1.Condition {
 	isTrue, message := s.Current < s.Wanted, s.Problem
 	if isTrue {

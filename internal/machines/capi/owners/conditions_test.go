@@ -53,7 +53,7 @@ func newMachines(texts ...string) []*clusterv1.Machine {
 	return machines
 }
 
-// summarize returns the conditions by which an owner of which 1 machine is wanted summarizes its machines.
+// summarize returns the conditions that summarize the machines of an owner with 1 wanted replica.
 func summarize(machines []*clusterv1.Machine) map[string]metav1.Condition {
 	set := &clusterv1.MachineSet{}
 	SetSummary(set, Summary{Machines: machines, Current: len(machines), Wanted: 1, Now: noon})

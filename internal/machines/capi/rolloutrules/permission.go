@@ -45,7 +45,7 @@ func isAnswered(m *clusterv1.Machine) bool {
 	return m.Annotations[annotation.UpdateAllowed] == m.Annotations[annotation.UpdateRequested]
 }
 
-// AwaitsPermission reports whether the quorum guard has to answer a request.
+// AwaitsPermission reports whether the quorum guard must answer a request.
 func AwaitsPermission(m *clusterv1.Machine, now time.Time) bool {
 	return IsRequested(m, now) && !isAnswered(m)
 }
@@ -67,7 +67,7 @@ func Request(m *clusterv1.Machine, now time.Time) {
 	metav1.SetMetaDataAnnotation(&m.ObjectMeta, annotation.UpdateRequested, now.UTC().Format(time.RFC3339))
 }
 
-// DropRequest removes what Request and the guard have written.
+// DropRequest removes the annotations that Request and the guard have written.
 func DropRequest(m *clusterv1.Machine) {
 	for _, key := range []string{annotation.UpdateRequested, annotation.UpdateAllowed, annotation.UpdateHeld} {
 		delete(m.Annotations, key)

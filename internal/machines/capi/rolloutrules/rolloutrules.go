@@ -107,7 +107,7 @@ func IsExpired(deployment *clusterv1.MachineDeployment, set *clusterv1.MachineSe
 
 // ReplacementReason returns why the machines of an old set are replaced without calling an extension:
 // spec.rollout.after requires new machines, the kind of an object changes, or the templates are equal. It is empty if
-// an extension has to be called.
+// an extension must be called.
 func ReplacementReason(deployment *clusterv1.MachineDeployment, set *clusterv1.MachineSet, now time.Time) string {
 	const message = "spec.template.spec.%s changes from kind %s to %s"
 	has, wanted := set.Spec.Template.Spec, deployment.Spec.Template.Spec
@@ -172,8 +172,8 @@ func IsMarked(m *clusterv1.Machine) bool {
 // otherwise.
 //
 // A machine whose own update in place has not ended is neither moved nor replaced by another one, which would be
-// unavailable as well. A machine without a Node can't be updated: it is deleted, as in a replacement. So is a machine
-// that is marked as unhealthy, even while it is updated: its update may never end.
+// unavailable as well. A machine without a Node can't be updated: it is deleted, as in a replacement. A machine marked
+// as unhealthy is deleted too, even during its update, because the update may never end.
 func Surplus(m *clusterv1.Machine) (isMoved, isLeft bool) {
 	isLeft = IsUpdating(m) && !IsMarked(m)
 	return !isLeft && !IsMarked(m) && m.Status.NodeRef.IsDefined(), isLeft

@@ -33,8 +33,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestWhyReplaced has what rules out an update in place before any extension is asked.
-func TestWhyReplaced(t *testing.T) {
+// TestReplacementReason checks the reasons that rule out an update in place before any extension is called.
+func TestReplacementReason(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, time.November, 23, 12, 0, 0, 0, time.UTC)
 	for want, change := range map[string]func(*clusterv1.MachineDeployment){

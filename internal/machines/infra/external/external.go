@@ -1,6 +1,6 @@
-// Package external is infrastructure that a person or a script provides: the controller of ExternalMachines reports in
-// the condition Ready and in events what it waits for, and removes the finalizer of an object being deleted
-// when spec.terminated is true.
+// Package external is infrastructure that a person or a script provides: the controller of ExternalMachines reports the
+// reason for a wait in the condition Ready and in events, and removes the finalizer of an object being deleted when
+// spec.terminated is true.
 //
 // It needs the rights: externalmachines get, list, watch, patch; externalmachines/status patch; events of
 // events.k8s.io create, patch.
@@ -87,7 +87,7 @@ func setStatus(machine *v1alpha1.ExternalMachine) bool {
 	return meta.SetStatusCondition(&status.Conditions, ready(machine))
 }
 
-// ready returns the condition Ready of a machine, with what it waits for.
+// ready returns the condition Ready of a machine, with the reason for a wait.
 func ready(machine *v1alpha1.ExternalMachine) metav1.Condition {
 	const patch = "kubectl patch externalmachine -n %s %s --type=merge -p '%s'"
 	condition := metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, ObservedGeneration: machine.Generation}

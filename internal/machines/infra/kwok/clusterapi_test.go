@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// own makes a Machine of Cluster API, and has an object belong to it, as the controller of Machines does.
+// own creates a Machine of Cluster API, and makes it the owner of an object, as the controller of Machines does.
 func own(f *machinetest.Fixture, object client.Object) {
 	f.Helper()
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{

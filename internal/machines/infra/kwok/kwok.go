@@ -110,9 +110,9 @@ func (r *machineReconciler) start(ctx context.Context, machine *v1alpha1.KwokMac
 		return ctrl.Result{}, r.patchStatus(ctx, machine,
 			notReady(waitingForMachine, "waits for its Machine"))
 	}
-	if left := time.Until(machine.CreationTimestamp.Add(machine.Spec.StartAfter.Duration)); left > 0 {
-		message := fmt.Sprintf("starts at %s", time.Now().Add(left).UTC().Format(time.RFC3339))
-		return ctrl.Result{RequeueAfter: left}, r.patchStatus(ctx, machine, notReady("Starting", message))
+	if remaining := time.Until(machine.CreationTimestamp.Add(machine.Spec.StartAfter.Duration)); remaining > 0 {
+		message := fmt.Sprintf("starts at %s", time.Now().Add(remaining).UTC().Format(time.RFC3339))
+		return ctrl.Result{RequeueAfter: remaining}, r.patchStatus(ctx, machine, notReady("Starting", message))
 	}
 	if failure := machine.Spec.StartFailure; failure != nil &&
 		(failure.Times == 0 || machine.Status.StartFailures < failure.Times) {
@@ -162,14 +162,14 @@ func (r *machineReconciler) chooseAddress(ctx context.Context, machine *v1alpha1
 	})
 }
 
-// keep deletes a running machine after spec.vanishAfter, if that is set.
+// keep deletes a running machine after spec.vanishAfter if the field is set.
 func (r *machineReconciler) keep(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
 	ready := meta.FindStatusCondition(machine.Status.Conditions, "Ready")
 	if machine.Spec.VanishAfter == nil || ready == nil {
 		return ctrl.Result{}, nil
 	}
-	if left := time.Until(ready.LastTransitionTime.Add(machine.Spec.VanishAfter.Duration)); left > 0 {
-		return ctrl.Result{RequeueAfter: left}, nil
+	if remaining := time.Until(ready.LastTransitionTime.Add(machine.Spec.VanishAfter.Duration)); remaining > 0 {
+		return ctrl.Result{RequeueAfter: remaining}, nil
 	}
 	if err := r.Client.Delete(ctx, machine,
 		client.Preconditions{UID: &machine.UID}); client.IgnoreNotFound(err) != nil {
@@ -187,10 +187,10 @@ func (r *machineReconciler) end(ctx context.Context, machine *v1alpha1.KwokMachi
 		return ctrl.Result{}, r.patchStatus(ctx, machine,
 			notReady("NeverDeletes", "stays until spec.neverDeletes is false"))
 	}
-	if left := time.Until(machine.DeletionTimestamp.Add(machine.Spec.DeleteAfter.Duration)); left > 0 {
+	if remaining := time.Until(machine.DeletionTimestamp.Add(machine.Spec.DeleteAfter.Duration)); remaining > 0 {
 		message := fmt.Sprintf("ends at %s",
 			machine.DeletionTimestamp.Add(machine.Spec.DeleteAfter.Duration).UTC().Format(time.RFC3339))
-		return ctrl.Result{RequeueAfter: left}, r.patchStatus(ctx, machine, notReady("Ending", message))
+		return ctrl.Result{RequeueAfter: remaining}, r.patchStatus(ctx, machine, notReady("Ending", message))
 	}
 	if err := r.deleteNode(ctx, machine); err != nil {
 		return ctrl.Result{}, err

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 // control plane: the nodes of one test would be unmanaged in the others.
 type site struct{ *machinetest.Fixture }
 
-// newSite makes a namespace.
+// newSite creates a namespace.
 func newSite(t *testing.T) *site {
 	t.Parallel()
 	return &site{stage.NewFixture(t)}

@@ -10,8 +10,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// TestMachineThatJoinsBeforeItsDeletion has an outdated machine join after the set has read it, and before the set
-// deletes it as one that is not ready: it stays, and the older machine of its index is deleted.
+// TestMachineThatJoinsBeforeItsDeletion lets an outdated machine join after the set has read it, and before the set
+// deletes it as an unready machine: it must stay, and the older machine of its index must be deleted.
 func TestMachineThatJoinsBeforeItsDeletion(t *testing.T) {
 	s := newSite(t)
 	manageMachines(t)

@@ -71,7 +71,7 @@ func slotsOf(wanted int, machines []Machine) []Slot {
 	return slots
 }
 
-// A Plan is what to do with the machines of a set.
+// A Plan has the next actions for the machines of a set.
 type Plan struct {
 	Delete []string
 	Create []int // the indexes of new machines

@@ -12,9 +12,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// parseMachines reads machines such as "0:old,new- 1:old/": of each index those that are older first. A machine whose
-// name begins with "old" is outdated; "-" is one that is not ready, "/" one that is being deleted, "!" one that has
-// failed.
+// parseMachines reads machines such as "0:old,new- 1:old/": for each index, older machines first. A machine whose name
+// begins with "old" is outdated; "-" marks an unready machine, "/" one being deleted, "!" a failed one.
 func parseMachines(text string) []Machine {
 	var machines []Machine
 	created := time.Unix(0, 0)
@@ -109,7 +108,7 @@ func TestOnDelete(t *testing.T) {
 	}
 }
 
-// TestEachRollingUpdateEnds simulates updates in which machines go down, come back and are deleted by hand. The
+// TestEachRollingUpdateEnds simulates updates in which machines go down, come back and are deleted by a user. The
 // controller never deletes a machine that leaves fewer than a quorum of others, and in the end all are up to date.
 func TestEachRollingUpdateEnds(t *testing.T) {
 	for seed := range 500 {
@@ -134,7 +133,7 @@ func TestEachRollingUpdateEnds(t *testing.T) {
 	}
 }
 
-// disturb has a machine of chance go down, be deleted, or become outdated.
+// disturb lets a random machine fail, be deleted, or become outdated.
 func disturb(machines []Machine) {
 	if len(machines) == 0 || rand.Intn(3) > 0 {
 		return

@@ -24,8 +24,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// TestKilledAtEachWrite kills the controller at each of its writes: the next life begins with what the last one has
-// left. In the end the set has its machines, and no other.
+// TestKilledAtEachWrite kills the controller at each of its writes, and starts another one, which finds the objects
+// that the killed one has written. In the end the set must have its machines, and no others.
 func TestKilledAtEachWrite(t *testing.T) {
 	manageMachines(t)
 	for name, c := range map[string]struct {

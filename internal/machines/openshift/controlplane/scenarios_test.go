@@ -29,13 +29,13 @@ func (s *site) settle(set *machinev1.ControlPlaneMachineSet) []string {
 	return s.owned()
 }
 
-// kept returns how many machines with some names are there.
+// kept returns how many machines with these names exist.
 func (s *site) kept(names []string) int {
 	s.Helper()
 	return len(slices.DeleteFunc(s.owned(), func(name string) bool { return !slices.Contains(names, name) }))
 }
 
-// testOnDelete replaces only machines that are deleted by hand: one, and then two at once.
+// testOnDelete replaces only machines that are deleted by a user: one, and then two at once.
 func testOnDelete(t *testing.T) {
 	s := newSite(t)
 	s.addThree()

@@ -162,8 +162,8 @@ func (s *Snapshot) newMachineState(m *machinev1beta1.Machine, value map[string]a
 	return state
 }
 
-// placeIndexes assigns failure domains to the indexes. Of several machines of an index, the newest one that is not
-// being deleted decides.
+// placeIndexes assigns failure domains to the indexes. If an index has several machines, the newest one not being
+// deleted decides.
 func (s *Snapshot) placeIndexes(values map[string]map[string]any) map[int]int {
 	newest := map[int]*machinev1beta1.Machine{}
 	for name, m := range s.objects {
@@ -263,7 +263,7 @@ func numberIn(name string) (int, bool) {
 	return int(number), err == nil
 }
 
-// detailOf returns the phase of a machine, or what holds its deletion.
+// detailOf returns the phase of a machine, or the hold of its deletion.
 func detailOf(m *machinev1beta1.Machine) string {
 	phase := cmp.Or(ptr.Deref(m.Status.Phase, ""), "new")
 	if m.DeletionTimestamp == nil {

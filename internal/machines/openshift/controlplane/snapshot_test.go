@@ -63,8 +63,8 @@ func TestProviderSpecsOfOpenShift(t *testing.T) {
 	}
 }
 
-// TestInfrastructureObjectIsMissing is for a Machine without providerSpec.value, which the API allows, of a
-// template with failure domains: it is outdated, and in none of them.
+// TestInfrastructureObjectIsMissing is for a Machine without providerSpec.value, which the API allows, while the
+// template has failure domains: the Machine is outdated, and is not in a failure domain.
 func TestInfrastructureObjectIsMissing(t *testing.T) {
 	judged := judgeOne(t, `{apiVersion: example.com/v1, kind: Host, failureDomains: [{rack: a}]}`, `null`)
 	if m := judged.Machines[0]; !m.IsOutdated || m.FailureDomain != "" || len(m.Changes) == 0 {

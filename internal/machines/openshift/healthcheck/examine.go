@@ -31,8 +31,8 @@ type verdict struct {
 	again time.Duration
 }
 
-// examine decides whether a machine is healthy. A machine that may become unhealthy when a timeout ends, that is being
-// deleted, or that is remediated externally is neither healthy nor in need of remediation.
+// examine decides whether a machine is healthy. A machine that may become unhealthy when a timeout ends, a machine
+// being deleted, and a machine under external remediation are neither healthy nor in need of remediation.
 func examine(t checkedMachine, spec machinev1beta1.MachineHealthCheckSpec, now time.Time) verdict {
 	ref := t.machine.Status.NodeRef
 	switch {

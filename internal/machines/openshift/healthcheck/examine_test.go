@@ -65,11 +65,11 @@ func TestExamine(t *testing.T) {
 			target: checkedMachine{running(), ready(corev1.ConditionFalse, time.Minute)},
 			want:   verdict{again: time.Second},
 		},
-		"a node that is silent for too long": {
+		"a node silent for too long": {
 			target: checkedMachine{running(), ready(corev1.ConditionUnknown, 5*time.Minute+time.Second)},
 			want:   verdict{unhealthy: "its node n has had Ready=Unknown for more than 5m0s"},
 		},
-		"a node that is gone": {
+		"a missing node": {
 			target: checkedMachine{machine: running()},
 			want:   verdict{unhealthy: "its node n is gone"},
 		},
@@ -87,8 +87,8 @@ func TestExamine(t *testing.T) {
 			target: checkedMachine{running(phase(machinev1beta1.PhaseFailed)), ready(corev1.ConditionTrue, time.Hour)},
 			want:   verdict{unhealthy: "its phase is Failed"},
 		},
-		"a Machine that is deleted": {target: checkedMachine{running(deleted), ready(corev1.ConditionTrue, time.Hour)}},
-		"a Machine that is fixed": {target: checkedMachine{running(func(m *machinev1beta1.Machine) {
+		"a Machine being deleted": {target: checkedMachine{running(deleted), ready(corev1.ConditionTrue, time.Hour)}},
+		"a Machine under external remediation": {target: checkedMachine{running(func(m *machinev1beta1.Machine) {
 			m.Annotations = map[string]string{ExternalRemediationAnnotation: ""}
 		}), ready(corev1.ConditionTrue, time.Hour)}},
 	} {

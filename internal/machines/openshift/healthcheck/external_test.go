@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// definition is of a kind by which another controller is asked to repair machines, or of its templates.
+// definition returns the definition of a kind of external remediation requests, or of their templates.
 func definition(kind, plural string) string {
 	return `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: ` + plural +
 		`.remedy.example.com},
@@ -84,7 +84,7 @@ func TestAnotherControllerRemediates(t *testing.T) {
 	})
 	if pause, _, _ := unstructured.NestedString(requested.Object, "spec", "wait"); pause != "5m" ||
 		requested.GetOwnerReferences()[0].UID != m.UID {
-		t.Errorf("what is asked for is %+v", requested)
+		t.Errorf("got remediation request %+v, want spec.wait 5m and Machine %s as owner", requested, m.Name)
 	}
 	awaitProblem("", "")
 	f.MustGet(m)

@@ -57,7 +57,8 @@ func TestStorm(t *testing.T) {
 		})
 }
 
-// The node of a machine is gone, and its host joined again as the node of another machine: only that one is healthy.
+// The node of a machine was deleted, and its host joined again as the node of another machine: only the latter machine
+// is healthy.
 func TestNodeOfAnotherMachine(t *testing.T) {
 	t.Parallel()
 	f := shared.NewFixture(t)
@@ -91,7 +92,7 @@ func manage(f *machinetest.Fixture, config *rest.Config) {
 	f.ManageWith(config, func(mgr ctrl.Manager) error { return healthcheck.SetupWithManager(f.Context(), mgr) })
 }
 
-// addOwner makes a MachineSet that no controller looks after.
+// addOwner creates a MachineSet that no controller looks after.
 func addOwner(f *machinetest.Fixture) *machinev1beta1.MachineSet {
 	f.Helper()
 	owner := &machinev1beta1.MachineSet{ObjectMeta: f.Meta("web")}
@@ -108,7 +109,7 @@ func newCheck(f *machinetest.Fixture) *machinev1beta1.MachineHealthCheck {
 	return check
 }
 
-// addMachine makes a Machine with a node.
+// addMachine creates a Machine with a node.
 func addMachine(f *machinetest.Fixture, name string, owner *machinev1beta1.MachineSet,
 	edits ...func(*machinev1beta1.Machine)) *machinev1beta1.Machine {
 	f.Helper()

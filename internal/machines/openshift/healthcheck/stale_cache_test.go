@@ -95,7 +95,7 @@ func TestMachineThatIsOrphanedBeforeTheDeletion(t *testing.T) {
 	manage(f, config)
 	f.MustCreate(newCheck(f))
 	setBroken(f, m.Status.NodeRef.Name, corev1.ConditionTrue)
-	f.Eventually("the machine is left alone, or gone", func() bool {
+	f.Eventually("the machine is skipped or deleted", func() bool {
 		return len(f.Events(m.Name, "SkippedNoController"))+len(f.Events(m.Name, "MachineDeleted")) > 0
 	})
 	f.MustGet(m)

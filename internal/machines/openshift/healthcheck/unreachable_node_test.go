@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// A node that falls silent has its machine deleted once the timeout is over, and not before. A hook holds that deletion
+// If a node becomes unreachable, its machine is deleted after the timeout, and not before. A hook holds the deletion
 // like any other.
 func TestSilentNode(t *testing.T) {
 	t.Parallel()

@@ -50,11 +50,11 @@ func count(status *machinev1beta1.MachineSetStatus, members []member, minReady t
 			continue
 		}
 		status.ReadyReplicas++
-		switch left := m.node.since.Add(minReady).Sub(now); {
-		case minReady == 0, left <= 0 && !m.node.since.IsZero():
+		switch remaining := m.node.since.Add(minReady).Sub(now); {
+		case minReady == 0, remaining <= 0 && !m.node.since.IsZero():
 			status.AvailableReplicas++
-		case !m.node.since.IsZero() && (after == 0 || left < after):
-			after = left
+		case !m.node.since.IsZero() && (after == 0 || remaining < after):
+			after = remaining
 		}
 	}
 	return after

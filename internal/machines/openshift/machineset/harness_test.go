@@ -27,14 +27,14 @@ const hold = "example.com/hold"
 // A fixture is the namespace of one test, and a client.
 type fixture struct{ *machinetest.Fixture }
 
-// newFixture makes a namespace, and has the controller look after it until the test ends.
+// newFixture creates a namespace, and runs the controller for it until the test ends.
 func newFixture(t testing.TB) *fixture {
 	f := newIdleFixture(t)
 	f.manage(shared.Sandbox(t).Config)
 	return f
 }
 
-// newIdleFixture makes a namespace that no controller looks after yet.
+// newIdleFixture creates a namespace that no controller looks after yet.
 func newIdleFixture(t testing.TB) *fixture {
 	return &fixture{shared.NewFixture(t)}
 }
@@ -102,7 +102,7 @@ func (f *fixture) awaitReplicas(set *machinev1beta1.MachineSet, replicas int) []
 	return living(f.machines())
 }
 
-// nodeOf makes a node for a machine. Its Ready condition is of the given age; kwok leaves a node that is ready alone.
+// nodeOf creates a node for a machine. Its Ready condition has the given age; kwok does not change a ready node.
 func (f *fixture) nodeOf(machine *machinev1beta1.Machine, status corev1.ConditionStatus,
 	age time.Duration) *corev1.Node {
 	f.Helper()

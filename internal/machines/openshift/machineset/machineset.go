@@ -65,8 +65,8 @@ func SetupWithManager(ctx context.Context, manager ctrl.Manager) error {
 
 // Reconcile creates missing machines of a MachineSet, deletes surplus ones, and writes its status.
 //
-// The cache may lag behind the last writes of this controller or another instance of it, and behind an annotation that
-// selects a machine for deletion. So the cache only decides whether there may be something to do; the plan is made from
+// The cache may lag behind the last writes of this or another instance of the controller, and behind an annotation that
+// selects a machine for deletion. So the cache only decides whether there may be something to do; the plan is based on
 // a read of the API server.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	seen, err := readSnapshot(ctx, r.cached, request.NamespacedName)

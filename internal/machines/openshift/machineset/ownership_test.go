@@ -48,15 +48,15 @@ func TestAdoption(t *testing.T) {
 			t.Errorf("%s is controlled by %q, not by %q", machine.Name, got, want)
 		}
 	}
-	// One machine too many: a machine of another controller is never the one that goes.
+	// There is a surplus machine: the set must not delete a machine of another controller.
 	f.MustPatch(early, `{"metadata":{"annotations":{"machine.openshift.io/delete-machine":"yes"}}}`)
 	f.MustPatch(foreign, `{"metadata":{"annotations":{"machine.openshift.io/delete-machine":"yes"}}}`)
 	late := f.newMachine("late", "web")
 	f.MustCreate(late)
 	f.Eventually("the marked machine goes", func() bool { return !names(f.machines())["early"] })
 	f.awaitReplicas(set, 2)
-	if left := names(f.machines()); !left["foreign"] || !left["late"] || len(left) != 4 {
-		t.Errorf("these are left: %v", left)
+	if remaining := names(f.machines()); !remaining["foreign"] || !remaining["late"] || len(remaining) != 4 {
+		t.Errorf("these remain: %v", remaining)
 	}
 }
 
@@ -120,13 +120,13 @@ func TestDeletionOfASet(t *testing.T) {
 			f.MustDelete(set, client.PropagationPolicy(policy))
 			if policy == metav1.DeletePropagationOrphan {
 				f.AwaitGone(set)
-				if left := living(f.machines()); len(left) != 3 || f.ownerOf(&left[0]) != "" {
-					t.Errorf("%d machines are left, owned by %q", len(left), f.ownerOf(&left[0]))
+				if remaining := living(f.machines()); len(remaining) != 3 || f.ownerOf(&remaining[0]) != "" {
+					t.Errorf("%d machines remain, owned by %q", len(remaining), f.ownerOf(&remaining[0]))
 				}
 			} else {
 				f.Eventually("all are deleting, and held", func() bool { return len(living(f.machines())) == 0 })
 				if count := len(f.machines()); count != 3 {
-					t.Errorf("%d machines, not 3: none is to be replaced, none to slip its hook", count)
+					t.Errorf("got %d machines, want 3: none replaced, and none deleted despite its hook", count)
 				}
 			}
 			exists := f.Get(t.Context(), client.ObjectKeyFromObject(set), set) == nil
@@ -137,7 +137,7 @@ func TestDeletionOfASet(t *testing.T) {
 				f.MustPatch(&machines[i], `{"metadata":{"finalizers":null}}`)
 			}
 			if policy != metav1.DeletePropagationOrphan {
-				f.Eventually("no machine is left", func() bool { return len(f.machines()) == 0 })
+				f.Eventually("no machine remains", func() bool { return len(f.machines()) == 0 })
 				f.AwaitGone(set)
 			}
 		})

@@ -28,7 +28,7 @@ func TestPlans(t *testing.T) {
 	})
 }
 
-// plans returns what is planned for each line "POLICY REPLICAS".
+// plans returns the plan for each line "POLICY REPLICAS".
 func plans(t *testing.T, lines string, seen *setSnapshot) []byte {
 	var out []byte
 	for line := range strings.Lines(lines) {

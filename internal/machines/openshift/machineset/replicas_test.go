@@ -85,8 +85,8 @@ func TestScaleSubresource(t *testing.T) {
 		if err := f.SubResource("scale").Update(t.Context(), set, client.WithSubResourceBody(scale)); err != nil {
 			t.Fatal(err)
 		}
-		if left := f.awaitReplicas(set, int(replicas)); len(left) != int(replicas) {
-			t.Errorf("%d machines after scaling to %d", len(left), replicas)
+		if remaining := f.awaitReplicas(set, int(replicas)); len(remaining) != int(replicas) {
+			t.Errorf("%d machines after scaling to %d", len(remaining), replicas)
 		}
 		if err := f.SubResource("scale").Get(t.Context(), set, scale); err != nil || scale.Status.Replicas != replicas {
 			t.Errorf("the scale subresource contains %d replicas, not of %d: %v", scale.Status.Replicas, replicas, err)
@@ -120,7 +120,7 @@ func TestA11DeletingMachineIsReplacedAtOnce(t *testing.T) {
 		}
 	}
 	f.MustPatch(held, `{"metadata":{"finalizers":null}}`)
-	f.Eventually("the held machine is gone", func() bool { return len(f.machines()) == 3 })
+	f.Eventually("the held machine is deleted", func() bool { return len(f.machines()) == 3 })
 }
 
 // As the cluster autoscaler does: it annotates a machine, and scales down then.
@@ -143,15 +143,17 @@ func TestA12MarkedMachineGoesFirst(t *testing.T) {
 				f.MustPatch(marked, `{"metadata":{"annotations":{%q:"yes"}}}`, annotation)
 				f.scale(set, replicas)
 				machines = f.awaitReplicas(set, replicas)
-				if left := names(machines); left[marked.Name] || !left[unmarked.Name] || len(left) != replicas {
-					t.Fatalf("%s is marked to be deleted; these are left of %d: %v", marked.Name, replicas, left)
+				if remaining := names(machines); remaining[marked.Name] || !remaining[unmarked.Name] ||
+					len(remaining) != replicas {
+					t.Fatalf("%s is marked to be deleted; of %d machines, these remain: %v", marked.Name, replicas,
+						remaining)
 				}
 			}
 			// The annotation alone deletes nothing.
 			f.MustPatch(&machines[0], `{"metadata":{"annotations":{%q:"yes"}}}`, annotation)
 			f.MustPatch(set, `{"metadata":{"labels":{"looked":"again"}},"spec":{"minReadySeconds":1}}`)
-			if left := f.awaitReplicas(set, 2); len(left) != 2 {
-				t.Errorf("%d machines are left", len(left))
+			if remaining := f.awaitReplicas(set, 2); len(remaining) != 2 {
+				t.Errorf("%d machines remain", len(remaining))
 			}
 		})
 	}

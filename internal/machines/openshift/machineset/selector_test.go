@@ -26,8 +26,8 @@ func (f *fixture) selectorOf(set *machinev1beta1.MachineSet) string {
 	return scale.Status.Selector
 }
 
-// TestTheScaleSubresourceHasTheSelector: it is written once, also by a controller that is restarted, and again when
-// another client has dropped it.
+// TestTheScaleSubresourceHasTheSelector checks that the selector is written once, also if the controller restarts, and
+// again after another client has removed it.
 func TestTheScaleSubresourceHasTheSelector(t *testing.T) {
 	t.Parallel()
 	f := newIdleFixture(t)
@@ -91,7 +91,7 @@ func TestAnAutoscalerFindsTheMachinesOfASet(t *testing.T) {
 		},
 	}
 	f.MustCreate(scaler)
-	f.Eventually("what the autoscaler says", func() bool {
+	f.Eventually("the autoscaler reports ScalingActive", func() bool {
 		f.MustGet(scaler)
 		for _, condition := range scaler.Status.Conditions {
 			if condition.Type == autoscalingv2.ScalingActive {

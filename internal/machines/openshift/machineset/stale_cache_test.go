@@ -8,7 +8,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// TestCacheThatIsBehind: the controller knows nothing of the machines that it made and deleted.
+// TestCacheThatIsBehind has a cache that lacks the controller's own creations and deletions of machines.
 func TestCacheThatIsBehind(t *testing.T) {
 	t.Parallel()
 	f, gate := newIdleFixture(t), machinetest.NewWatchGate("machines")

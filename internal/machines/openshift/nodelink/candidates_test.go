@@ -49,7 +49,7 @@ func deleting(machine *machinev1beta1.Machine) *machinev1beta1.Machine {
 	return machine
 }
 
-// again returns a node that has joined after one of its name was gone.
+// again returns a node that has joined after another one of its name was deleted.
 func again(node *corev1.Node) *corev1.Node {
 	node.UID = "later"
 	return node
@@ -116,7 +116,7 @@ func TestJudge(t *testing.T) {
 			},
 			machine: "m",
 		},
-		"a Machine whose node is gone": {
+		"a Machine whose node was deleted": {
 			seen: candidates{node: n, machines: machines(aMachine("m", "p", "", "o"))}, machine: "m",
 		},
 		"a Machine whose node is still there": {
@@ -124,11 +124,11 @@ func TestJudge(t *testing.T) {
 			problem: "node n is not linked, its Machine shop/m is linked to node o, " +
 				"which is still there",
 		},
-		"a Machine that is deleted with another node": {
+		"a Machine being deleted, and another node": {
 			seen:    candidates{node: n, machines: machines(deleting(aMachine("m", "p", "", "o")))},
 			problem: "node n is not linked, its Machine shop/m is being deleted with node o",
 		},
-		"a Machine that is deleted, and another host of its node's name and address": {
+		"a Machine being deleted, and another host of its node's name and address": {
 			seen: candidates{
 				node:     again(aNode("n", "", "10.0.0.1")),
 				machines: machines(deleting(aMachine("m", "q", "10.0.0.1", "n"))),
@@ -137,13 +137,13 @@ func TestJudge(t *testing.T) {
 				"which may " +
 				"be another host: they have no providerID in common",
 		},
-		"a Machine that is deleted, and its host again": {
+		"a Machine being deleted, whose host joins again": {
 			seen: candidates{
 				node:     again(aNode("n", "p", "")),
 				machines: machines(deleting(aMachine("m", "p", "", "n"))),
 			}, machine: "m",
 		},
-		"a Machine that is deleted, and whose node comes late": {
+		"a Machine being deleted, whose node joins late": {
 			seen: candidates{node: n, machines: machines(deleting(aMachine("m", "p", "", "")))}, machine: "m",
 		},
 		"a node that another Machine names": {
@@ -200,6 +200,6 @@ func TestWantedNode(t *testing.T) {
 	}
 	machine.Spec.Labels, machine.Spec.Annotations, machine.Spec.Taints = nil, nil, nil
 	if later, _ := wantedNode(wanted, machine); later != nil {
-		t.Errorf("what the Machine no longer has is taken from the node: %v", later)
+		t.Errorf("the node lost settings that the Machine no longer has: %v", later)
 	}
 }

@@ -20,10 +20,11 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// An advice is what both controllers end their refusals with.
+// advice is the end of the refusals of both controllers.
 const advice = "and %s has one Machine: delete one of both, and the annotation %s of the %s if that was the other one"
 
-// The Node of a Machine of Cluster API is not linked to a Machine of OpenShift, until what the refusal advises is done.
+// The Node of a Machine of Cluster API is not linked to a Machine of OpenShift until a user follows the advice of the
+// refusal.
 func TestANodeOfClusterAPIIsNotLinked(t *testing.T) {
 	s := newRivals(t)
 	s.manageClusterAPI()
@@ -46,7 +47,8 @@ func TestANodeOfClusterAPIIsNotLinked(t *testing.T) {
 	})
 }
 
-// The Node of a Machine of OpenShift is not linked to a Machine of Cluster API, until what the refusal advises is done.
+// The Node of a Machine of OpenShift is not linked to a Machine of Cluster API until a user follows the advice of the
+// refusal.
 func TestANodeOfOpenShiftIsNotLinked(t *testing.T) {
 	s := newRivals(t)
 	stop := s.manageOpenShift()
@@ -65,7 +67,7 @@ func TestANodeOfOpenShiftIsNotLinked(t *testing.T) {
 		t.Errorf("the node is linked: %+v", seen.Status.NodeRef)
 	}
 	s.MustDelete(s.openShift)
-	stop() // which may not have seen yet that the Machine is gone, and would put the annotation back
+	stop() // the controller may not have seen yet that the Machine is deleted, and would restore the annotation
 	s.removeAnnotation(nodelink.MachineAnnotation)
 	machinetest.Await(s, s, s.clusterAPI, client.ObjectKeyFromObject(s.clusterAPI), func(m *clusterv1.Machine) bool {
 		return m.Status.NodeRef.Name == s.node.Name

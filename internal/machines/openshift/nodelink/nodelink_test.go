@@ -19,7 +19,7 @@ var shared = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 
 func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
-// Two Machines of one providerID leave a node alone, until one of them is gone.
+// A node is not linked while two Machines have its providerID. It is linked when one Machine has been deleted.
 func TestLink(t *testing.T) {
 	f := shared.NewFixture(t)
 	id := "test://" + f.Namespace

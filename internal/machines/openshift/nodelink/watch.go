@@ -40,8 +40,8 @@ var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 // providerID, it identifies no pair, and nothing is linked.
 const maxCandidates = 10
 
-// nodesOfNode returns the node, and the others that its Machines could belong to: a node that is deleted, or changes
-// its address, may free a Machine for another node.
+// nodesOfNode returns the node, and the others that its Machines could belong to: if a node is deleted or changes its
+// address, its Machine may belong to another node.
 func (r *reconciler) nodesOfNode(ctx context.Context, object client.Object) []reconcile.Request {
 	node := object.(*corev1.Node)
 	requests := []reconcile.Request{{NamespacedName: types.NamespacedName{Name: node.Name}}}

@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/manifests"
 )
 
-// user is who the controller is that has no rights but those of the payload.
+// user is the user of the controller. It has only the rights of the payload.
 const user = "extension-controller"
 
 // payloadRights gives the user the rights that the payload gives the controller for ExtensionConfigs, and returns how
@@ -70,7 +70,7 @@ func (s *fixture) allowSecret(name string) {
 }
 
 // TestAuthorityOfASecret follows a Secret with a certificate authority, with the rights of the payload and of a Role
-// that an administrator makes: it comes late, lacks what it should have, is right, and changes.
+// that an administrator creates: it is created late, lacks its certificate, becomes valid, and changes.
 func TestAuthorityOfASecret(t *testing.T) {
 	s := newFixtureAs(t, payloadRights(t))
 	extension := s.newExtension(handlers)

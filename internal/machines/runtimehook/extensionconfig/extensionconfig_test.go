@@ -69,8 +69,8 @@ func TestTheStatusIsThatOfClusterAPI(t *testing.T) {
 	}
 }
 
-// TestExtensionsThatAreRefused returns why in the condition, and no hook is asked meanwhile. When an extension answers
-// what it should, it is discovered without a change of its ExtensionConfig.
+// TestExtensionsThatAreRefused checks that the condition has the reason, and that no hook is called meanwhile. When an
+// extension answers correctly, it is discovered without a change of its ExtensionConfig.
 func TestExtensionsThatAreRefused(t *testing.T) {
 	s := newFixture(t)
 	other := runtimehooktest.New(t)
@@ -134,7 +134,7 @@ func TestExtensionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Handlers that an extension has had stay while it does not answer, and go when it answers that it has others.
+// The handlers of an extension stay while it does not answer, and are removed when it answers with others.
 func TestHandlersOfAnExtensionThatIsDown(t *testing.T) {
 	s := newFixture(t)
 	extension := s.newExtension(handlers)

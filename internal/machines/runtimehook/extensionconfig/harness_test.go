@@ -26,7 +26,7 @@ var shared = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 
 func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
-// handlers is what an extension answers that answers all hooks of updates in place.
+// handlers is the discovery response of an extension with all hooks of updates in place.
 const handlers = `{"status":"Success","handlers":[
 	{"name":"can-update-machineset","timeoutSeconds":10,"failurePolicy":"Fail","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"CanUpdateMachineSet"}},
 	{"name":"update-machine","timeoutSeconds":10,"failurePolicy":"Fail","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"UpdateMachine"}},
@@ -62,7 +62,7 @@ func (s *fixture) newExtension(text string) *runtimehooktest.Extension {
 	return e
 }
 
-// create makes an ExtensionConfig, and deletes it when the test ends.
+// create creates an ExtensionConfig, and deletes it when the test ends.
 func (s *fixture) create(name string, where runtimev1.ClientConfig,
 	change ...func(*runtimev1.ExtensionConfig)) *runtimev1.ExtensionConfig {
 	s.Helper()

@@ -76,7 +76,7 @@ type SetStep struct {
 	Reasons      []string
 }
 
-// Make returns the next steps. It has to be called again after any change.
+// Make returns the next steps. Callers must call it again after any change.
 func Make(s RolloutState) RolloutPlan {
 	p := newPlanner(s)
 	for _, part := range p.parts() {
