@@ -29,7 +29,7 @@ type runner struct {
 }
 
 // measure applies the payload of a result with a tool, and adds the cost or the failure of the tool. It fails where the
-// benchmark can't go on, which includes a failure of the floor.
+// benchmark can't continue, which includes a failure of the floor.
 func (r runner) measure(ctx context.Context, t tool, measured result) (result, error) {
 	p := payload{name: t.name, objects: measured.Objects}
 	if measured.Case == smallChange {
@@ -89,7 +89,7 @@ func (r runner) command(ctx context.Context, c command) (cost, error) {
 	return readCost(report)
 }
 
-// interruptible returns a process that is interrupted when the context ends, and killed if it does not exit.
+// interruptible returns a process. When the context ends, the process is interrupted, and killed if it does not exit.
 func interruptible(ctx context.Context, program string, arguments ...string) *exec.Cmd {
 	process := exec.CommandContext(ctx, program, arguments...)
 	process.Cancel = func() error { return process.Process.Signal(os.Interrupt) }

@@ -21,7 +21,7 @@ type manifest struct {
 	phase      phase
 }
 
-// A phase is the order in which kubectl and helm have to apply manifests.
+// A phase is the order in which kubectl and helm must apply manifests.
 type phase int
 
 const (

@@ -89,7 +89,7 @@ func (s *server) requests(ctx context.Context) (float64, error) {
 	return countRequests(metrics)
 }
 
-// userSchema is the flow schema of the ordinary user, and of nobody else.
+// userSchema is the flow schema of the ordinary user alone.
 const userSchema = `flow_schema="global-default"`
 
 func countRequests(metrics []byte) (float64, error) {

@@ -60,7 +60,7 @@ func TestMedian(t *testing.T) {
 func TestTablesAreWrittenBetweenTheMarkers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "performance.md")
 	tables := func(w io.Writer) error { _, err := io.WriteString(w, "new\n"); return err }
-	if err := os.WriteFile(file, []byte("# What it costs\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("# Costs\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := writeInto(file, tables); err == nil || !strings.Contains(err.Error(), "bench: end") {

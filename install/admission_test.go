@@ -43,7 +43,7 @@ func withImages(text string) string {
 	return text
 }
 
-// setVersion makes the ClusterVersion, with a spec and a list of updates.
+// setVersion creates the ClusterVersion, with a spec and a list of updates.
 func setVersion(t *testing.T, c *cluster.Cluster, spec string) {
 	t.Helper()
 	versions := c.Objects.Resource(inVersions)
@@ -94,7 +94,7 @@ func newVersion(t *testing.T, spec string) *unstructured.Unstructured {
 	return made
 }
 
-// editor returns what a user may do with ClusterVersions who may edit them, and has some verbs more.
+// editor returns a client for ClusterVersions of a user who may edit them, and who has additional verbs.
 func editor(t *testing.T, name string, verbs ...string) dynamic.ResourceInterface {
 	t.Helper()
 	all := append([]string{"get", "list", "watch", "create", "update", "patch", "delete"}, verbs...)
@@ -131,7 +131,7 @@ func bindRole(t *testing.T, user, role string) {
 	}
 }
 
-// as returns what a user of some groups may do with ClusterVersions.
+// as returns a client for ClusterVersions that impersonates a user with groups.
 func as(t *testing.T, user string, groups ...string) dynamic.ResourceInterface {
 	t.Helper()
 	config := rest.CopyConfig(shared.Sandbox(t).Config)
@@ -147,7 +147,7 @@ func edit(ctx context.Context, versions dynamic.ResourceInterface, spec string) 
 	return err
 }
 
-// guarded installs all objects, makes a ClusterVersion, and waits until the policy is in force and rights are known.
+// guarded installs all objects, creates a ClusterVersion, and waits until the policy is in force and rights are known.
 func guarded(t *testing.T, spec string) *cluster.Cluster {
 	t.Helper()
 	c := installed(t)
@@ -160,12 +160,12 @@ func guarded(t *testing.T, spec string) *cluster.Cluster {
 	return c
 }
 
-// edits are changes of a ClusterVersion, with the verb that each takes; none where there is none.
-var edits = []struct{ name, before, spec, verb, says string }{
+// edits are changes of a ClusterVersion, each with the verb that it requires, if any.
+var edits = []struct{ name, before, spec, verb, field string }{
 	{"the channel", "", `{"channel":"stable"}`, "", ""},
 	{"an available update", "", `{"desiredUpdate":{"image":"AVAILABLE","version":"1.1.0"}}`, "", ""},
 	{"a conditional update", "", `{"desiredUpdate":{"image":"CONDITIONAL"}}`, "", ""},
-	{"what was applied before", "", `{"desiredUpdate":{"image":"APPLIED"}}`, "", ""},
+	{"the applied release", "", `{"desiredUpdate":{"image":"APPLIED"}}`, "", ""},
 	{"a version", "", `{"desiredUpdate":{"version":"1.1.0"}}`, "", ""},
 	{"another image", "", `{"desiredUpdate":{"image":"OTHER"}}`, "update-to-any-image", "spec.desiredUpdate.image"},
 	{"force", "", `{"desiredUpdate":{"image":"AVAILABLE","force":true}}`, "force", "spec.desiredUpdate.force"},
@@ -185,11 +185,11 @@ var edits = []struct{ name, before, spec, verb, says string }{
 	{"no overrides", all, `{"overrides":null}`, "override", "spec.overrides"},
 }
 
-// all is a spec that has all of what takes a verb.
+// all is a spec with all fields that require a verb.
 const all = `, desiredUpdate: {image: "OTHER", force: true}, upstream: "https://updates.example/a",
 	overrides: [{kind: ConfigMap, group: "", namespace: shop, name: a, unmanaged: true}]`
 
-// Each edit is tried by a user who may only edit, one with the verb that it takes, and one with all others.
+// Each edit is tried by three users: one who may only edit, one with the required verb, and one with all other verbs.
 func TestAnEditorOfClusterVersionsNeedsAVerb(t *testing.T) {
 	admin := guarded(t, "")
 	verbs := []string{"force", "override", "update-to-any-image"}
@@ -209,22 +209,22 @@ func TestAnEditorOfClusterVersionsNeedsAVerb(t *testing.T) {
 				}
 				return
 			}
-			sandboxtest.Eventually(t, "with the verb it passes", func(ctx context.Context) bool {
+			sandboxtest.Eventually(t, "the edit passes with the verb", func(ctx context.Context) bool {
 				return edit(ctx, with[item.verb], item.spec) == nil
 			})
 			for name, user := range map[string]dynamic.ResourceInterface{"ana": plain,
 				"without-" + item.verb: without[item.verb]} {
-				sandboxtest.Eventually(t, "it may edit", func(ctx context.Context) bool {
+				sandboxtest.Eventually(t, "the user may edit", func(ctx context.Context) bool {
 					return edit(ctx, user, `{"channel":"fast"}`) == nil
 				})
 				err := edit(t.Context(), user, item.spec)
-				wanted := []string{`user "` + name + `" may not`, item.says,
+				wanted := []string{`user "` + name + `" may not`, item.field,
 					`the verb "` + item.verb + `" on clusterversions.config.openshift.io`}
 				if !apierrors.IsForbidden(err) ||
 					slices.ContainsFunc(wanted, func(part string) bool {
 						return !strings.Contains(err.Error(), part)
 					}) {
-					t.Errorf("%s gets %v", name, err)
+					t.Errorf("user %s: got error %v, want Forbidden with %q", name, err, wanted)
 				}
 			}
 		})
@@ -239,7 +239,7 @@ func TestAdministratorsAndTheOperatorNeedNoVerb(t *testing.T) {
 		as(t, "kubeadmin", "system:masters"), as(t, "root"),
 		as(t, operator, "system:serviceaccounts", "system:serviceaccounts:runlevel-system"),
 	} {
-		// the first is what "oc adm upgrade --to-image OTHER --allow-explicit-upgrade --force" sends
+		// "oc adm upgrade --to-image OTHER --allow-explicit-upgrade --force" sends the first one
 		for _, spec := range []string{`{"desiredUpdate":{"architecture":"","force":true,"image":"OTHER","version":""}}`,
 			`{"overrides":[]}`, `{"upstream":"https://updates.example"}`} {
 			sandboxtest.Eventually(t, "it passes: "+spec, func(ctx context.Context) bool {
@@ -249,8 +249,8 @@ func TestAdministratorsAndTheOperatorNeedNoVerb(t *testing.T) {
 	}
 }
 
-// To delete the ClusterVersion and make another one is no way round: a new one has no list of updates, whatever status
-// it is made with.
+// A user can't bypass the policy by deleting and creating the ClusterVersion: a new ClusterVersion has no list of
+// updates, regardless of the status that it is created with.
 func TestANewClusterVersionIsGuardedAsWell(t *testing.T) {
 	admin := guarded(t, "")
 	plain := editor(t, "ana")
@@ -270,13 +270,13 @@ func TestANewClusterVersionIsGuardedAsWell(t *testing.T) {
 			t.Errorf("%s: %v", spec, err)
 		}
 		if err == nil && made.Object["status"] != nil {
-			t.Errorf("it was made with a status: %v", made.Object["status"])
+			t.Errorf("ClusterVersion was created with a status: %v", made.Object["status"])
 		}
 		setVersion(t, admin, "")
 	}
 }
 
-// The history of the ClusterVersion is in its status, which has a right of its own; the record and the lock are in the
+// The history of the ClusterVersion is in its status, which needs a separate right; the record and the lock are in the
 // operator's namespace.
 func TestAnEditorOfClusterVersionsCantForgeTheHistory(t *testing.T) {
 	admin := guarded(t, "")
@@ -312,7 +312,7 @@ func TestAnEditorOfClusterVersionsCantForgeTheHistory(t *testing.T) {
 	}
 }
 
-// The API server says so of a field that the policy misspells, or takes for another type.
+// The API server reports a field that the policy misspells or uses with a wrong type.
 func TestThePolicyFitsTheDefinition(t *testing.T) {
 	guarded(t, "")
 	policies := admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies")

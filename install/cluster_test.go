@@ -48,9 +48,9 @@ func awaitRight(t *testing.T, admin *cluster.Cluster, wanted bool) {
 	}
 }
 
-// The API server compiles the rules of definitions, and says what pod security thinks of a
-// Deployment; its pods are only made where that, the quota and the priority allow it.
-func TestAClusterTakesTheManifests(t *testing.T) {
+// The API server compiles the rules of definitions, and warns if a Deployment violates pod
+// security. Pods are only created if pod security, the quota and the priority allow them.
+func TestClusterAcceptsTheManifests(t *testing.T) {
 	installed(t)
 	for _, definition := range Definitions() {
 		resource := apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
@@ -83,7 +83,7 @@ func asOperator(t *testing.T) *cluster.Cluster {
 }
 
 // A release may have roles that give more than the operator has, here a path of the API server.
-func TestTheOperatorMayGiveRightsThatItDoesNotHave(t *testing.T) {
+func TestOperatorMayGrantRightsThatItDoesNotHave(t *testing.T) {
 	installed(t)
 	rights := asOperator(t).Client.RbacV1()
 	meta := metav1.ObjectMeta{Name: "reads-metrics"}
@@ -104,7 +104,7 @@ func TestTheOperatorMayGiveRightsThatItDoesNotHave(t *testing.T) {
 	}
 }
 
-func TestTheOperatorMayNotDoWhatNoApplyNeeds(t *testing.T) {
+func TestOperatorHasNoUnneededRights(t *testing.T) {
 	admin := installed(t)
 	for _, what := range []authorizationv1.ResourceAttributes{
 		{Verb: "impersonate", Resource: "users"},
@@ -114,12 +114,12 @@ func TestTheOperatorMayNotDoWhatNoApplyNeeds(t *testing.T) {
 		{Verb: "bind", Group: "certificates.k8s.io", Resource: "signers"},
 	} {
 		if mayOperator(t, admin, what) {
-			t.Errorf("it may %s %s", what.Verb, what.Resource)
+			t.Errorf("the operator may %s %s", what.Verb, what.Resource)
 		}
 	}
 }
 
-// Prometheus sends the token of an account that may read metrics, and nothing else.
+// Prometheus sends the token of an account that may only read metrics.
 func TestPrometheusIsGivenATokenForMetrics(t *testing.T) {
 	admin := installed(t)
 	for _, object := range Monitoring() {
@@ -153,7 +153,7 @@ func TestPrometheusIsGivenATokenForMetrics(t *testing.T) {
 		Namespace: "runlevel-system",
 	}
 	if may(t, admin, reader) {
-		t.Error("it may read ConfigMaps")
+		t.Error("the account may read ConfigMaps")
 	}
 }
 
@@ -194,14 +194,14 @@ func TestWithoutTheRoleForReleasesTheOperatorDoesItsOwnWork(t *testing.T) {
 		{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
 	} {
 		if !mayOperator(t, admin, what) {
-			t.Errorf("it may not %s %s", what.Verb, what.Resource)
+			t.Errorf("the operator may not %s %s", what.Verb, what.Resource)
 		}
 	}
 	_, err := asOperator(t).Client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "of-a-release"},
 	}, metav1.CreateOptions{})
 	if !apierrors.IsForbidden(err) {
-		t.Errorf("it made a ConfigMap in another namespace: %v", err)
+		t.Errorf("create a ConfigMap in another namespace: got error %v, want Forbidden", err)
 	}
 }
 

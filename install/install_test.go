@@ -52,15 +52,15 @@ func TestDefinitionsAreThoseOfTheModule(t *testing.T) {
 	}
 }
 
-func TestDefinitionsAreTheTwoThatTheOperatorServes(t *testing.T) {
+func TestDefinitionsOfTheOperator(t *testing.T) {
 	want := []string{"clusteroperators.config.openshift.io", "clusterversions.config.openshift.io"}
 	if diff := cmp.Diff(want, names(Definitions())); diff != "" {
 		t.Errorf("definitions (-want +got):\n%s", diff)
 	}
 }
 
-// What comes before what: "kubectl apply" and "runlevel install" go from top to bottom.
-func TestObjectsComeInTheOrderInWhichTheyNeedEachOther(t *testing.T) {
+// "kubectl apply" and "runlevel install" apply the files from top to bottom.
+func TestObjectsAreInDependencyOrder(t *testing.T) {
 	var kinds []string
 	for _, object := range Objects() {
 		kinds = append(kinds, object.GetKind())

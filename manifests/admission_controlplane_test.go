@@ -67,7 +67,7 @@ func TestAdmissionOfControlPlanes(t *testing.T) {
 	}
 	const active = `{spec: {state: Active}}`
 	if err := patch(t, c, set, active); err != nil {
-		t.Errorf("it can't be activated: %v", err)
+		t.Errorf("activating the set: got error %v, want nil", err)
 	}
 	if err := patch(t, c, set, `{spec: {replicas: 5}}`); err == nil ||
 		!strings.Contains(err.Error(), "replicas is immutable") {
@@ -78,7 +78,7 @@ func TestAdmissionOfControlPlanes(t *testing.T) {
 	}
 	if err := patch(t, c, set, active); err == nil ||
 		!strings.Contains(err.Error(), "with deletion timestamp cannot be activated") {
-		t.Errorf("it is activated while it is deleted: %v", err)
+		t.Errorf("activating a terminating set: got error %v, want a refusal", err)
 	}
 	if err := c.Patch(t.Context(), set,
 		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// TestExtensionConfigsThatAreRefused can't be created, and nothing can be made such a one.
-func TestExtensionConfigsThatAreRefused(t *testing.T) {
+// TestRefusedExtensionConfigs: they can't be created, and a valid one can't be changed to an invalid one.
+func TestRefusedExtensionConfigs(t *testing.T) {
 	t.Parallel()
 	c := shared.Client(t)
 	apply(t, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")

@@ -17,7 +17,7 @@ import (
 
 const finalizer = "machine.machine.openshift.io"
 
-// readyToRun is what the spec of a machine has that a test is not about.
+// readyToRun has the fields of a machine's spec that a test needs but does not check.
 const readyToRun = `providerSpec: {value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachine, spec: {}}}`
 
 // admission applies the policies, and waits until they are in force. It returns a namespace for the test.
@@ -58,7 +58,7 @@ func newSet(t *testing.T, namespace, spec string) *machinev1beta1.MachineSet {
 	return set
 }
 
-// deleting makes a Machine with some hooks, and deletes it: it is held by a finalizer.
+// deleting creates a Machine with some hooks, and deletes it. A finalizer keeps it.
 func deleting(t *testing.T, c client.Client, namespace, hooks string) *machinev1beta1.Machine {
 	t.Helper()
 	machine := newMachine(t, namespace, `{`+readyToRun+`, lifecycleHooks: `+hooks+`}`)
@@ -91,7 +91,7 @@ func patch(t *testing.T, c client.Client, object client.Object, text string, opt
 		client.RawPatch("application/merge-patch+json", data), options...)
 }
 
-// TestA5AdmissionOfHooks is scenario A5: hooks of a machine that is deleted can be removed, and nothing else.
+// TestA5AdmissionOfHooks is scenario A5: the hooks of a terminating machine can be removed, but not added or changed.
 func TestA5AdmissionOfHooks(t *testing.T) {
 	t.Parallel()
 	c, namespace := admission(t)
@@ -135,7 +135,7 @@ func TestA5AdmissionOfHooks(t *testing.T) {
 	late := patch(t, c, deleting(t, c, namespace, `{preDrain: [{name: Same, owner: app-op}]}`),
 		`{spec: {lifecycleHooks: {preTerminate: [{name: Same, owner: app-op}]}}}`)
 	if !apierrors.IsForbidden(late) {
-		t.Errorf("a hook that is in the other list: %v", late)
+		t.Errorf("adding a hook of the other list: got error %v, want Forbidden", late)
 	}
 }
 
@@ -165,8 +165,8 @@ func TestA5SchemaOfHooks(t *testing.T) {
 	}
 }
 
-// TestAdmissionOfMachines: hooks of a machine that is not deleted are free, and infrastructure is asked for where it is
-// new.
+// TestAdmissionOfMachines: the hooks of a machine can be changed until it is deleted, and a new machine requires
+// infrastructure.
 func TestAdmissionOfMachines(t *testing.T) {
 	t.Parallel()
 	c, namespace := admission(t)
@@ -256,8 +256,8 @@ func TestAdmissionOfMachineSets(t *testing.T) {
 	}
 }
 
-// TestWhatWasStoredBeforeCanBeEditedAndDeleted: objects that the policies would refuse, made while there were none.
-func TestWhatWasStoredBeforeCanBeEditedAndDeleted(t *testing.T) {
+// TestStoredObjectsCanBeEditedAndDeleted: objects that the policies would refuse, created before the policies.
+func TestStoredObjectsCanBeEditedAndDeleted(t *testing.T) {
 	t.Parallel()
 	c, namespace := admission(t)
 	exempt(t, namespace)

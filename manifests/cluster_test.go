@@ -42,9 +42,9 @@ func isOf(object *unstructured.Unstructured, kinds []string) bool {
 	return false
 }
 
-// The API server returns what pod security thinks of a Deployment, and checks the types of the expressions of policies;
-// pods are only made where security, quota and priority allow it.
-func TestAClusterTakesTheManifests(t *testing.T) {
+// The API server warns if a Deployment violates pod security, and checks the types of the expressions of policies. Pods
+// are only created if pod security, quota and priority allow them.
+func TestClusterAcceptsTheManifests(t *testing.T) {
 	t.Parallel()
 	apply(t)
 	deployments := appsv1.SchemeGroupVersion.WithResource("deployments")

@@ -1,5 +1,5 @@
 // Package manifests has the payload of the machine controller, which is bundled with Runlevel: the objects that a
-// cluster needs to make, drain and delete machines. It may be part of a release, or be applied on its own.
+// cluster needs to create, drain and delete machines. It may be part of a release, or be applied separately.
 //
 // It knows no cluster and applies nothing: "runlevel apply manifests --name machines" does.
 //

@@ -51,8 +51,8 @@ func TestDefinitionsAreThoseOfTheModule(t *testing.T) {
 }
 
 // withLabelSelector returns the definition of MachineSets with the field status.labelSelector, from which the scale
-// subresource has its selector. OpenShift has the field since April 2026. The module that Runlevel is built of is
-// older, and its definition has the path of the field only: the API server would drop what is written there.
+// subresource has its selector. OpenShift has the field since April 2026. The module that Runlevel imports is older:
+// its definition has the path of the field, but not the field, so the API server would drop the value.
 func withLabelSelector(t *testing.T, definition []byte) []byte {
 	t.Helper()
 	if !bytes.Contains(definition, []byte("  name: machinesets.machine.openshift.io\n")) {
@@ -146,7 +146,7 @@ func TestFilesAreNumbered(t *testing.T) {
 	}
 }
 
-func TestObjectsComeInTheOrderInWhichTheyNeedEachOther(t *testing.T) {
+func TestObjectsAreInDependencyOrder(t *testing.T) {
 	var kinds []string
 	for _, object := range Objects() {
 		kinds = append(kinds, object.GetKind())
@@ -171,8 +171,8 @@ var forClusterAPI = regexp.MustCompile(`\.cluster\.x-k8s\.io$|^kwokconfig|machin
 // controllers.
 var forControlPlanes = regexp.MustCompile(`controlplane\.runlevel\.dev$|-controlplanes-cluster-api$|-kubeconfigs$`)
 
-// What is left out of a cluster without the capability has to be all of it. What only Cluster API's kinds need can be
-// left out alone, for clusters where another controller serves them.
+// A cluster without the capability gets none of the objects. The objects that only Cluster API's kinds need can be left
+// out alone, for clusters where another controller serves these kinds.
 func TestAllObjectsAreOfOneCapabilityAndProfile(t *testing.T) {
 	for _, object := range append(Objects(), Monitoring()...) {
 		capability := "MachineAPI"

@@ -14,7 +14,7 @@ import (
 )
 
 // The quorum guard is a payload of its own: what applies the manifests of the machine controller does not apply it.
-func TestAClusterTakesTheQuorumGuard(t *testing.T) {
+func TestClusterAcceptsTheQuorumGuard(t *testing.T) {
 	t.Parallel()
 	for _, object := range manifests.Objects() {
 		if strings.HasPrefix(object.GetName(), "etcd-quorum-guard") {

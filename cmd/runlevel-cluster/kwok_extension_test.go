@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	os.Exit(shared.Run(m))
 }
 
-// register runs the program with the rights that come with it, and returns its ExtensionConfig once it is discovered.
+// register runs the program with the rights of its manifests, and returns its ExtensionConfig once it is discovered.
 // It serves one namespace.
 func register(f *machinetest.Fixture) *runtimev1.ExtensionConfig {
 	f.Helper()
@@ -116,8 +116,8 @@ func sideOf(t *testing.T, namespace, name, version, machine string) hooksv1.CanU
 	return runtimehook.NewMachineSetObjects(set, template, nil)
 }
 
-// TestMachinesAreUpdatedInPlace asks the program by way of its ExtensionConfig what it covers, and has it change a
-// Node: after a delay, once, and not while it is to fail.
+// TestMachinesAreUpdatedInPlace calls the program through its ExtensionConfig: it reports the changes that it covers,
+// and updates a Node once, after a delay. If it is configured to fail, it does not update the Node.
 func TestMachinesAreUpdatedInPlace(t *testing.T) {
 	f := shared.NewFixture(t)
 	config := register(f)
@@ -155,7 +155,7 @@ func TestMachinesAreUpdatedInPlace(t *testing.T) {
 	set(map[string]string{"fail": "the disk is full", "delay": "2s"})
 	if _, err := hooks.UpdateMachine(t.Context(), request); err == nil ||
 		!strings.Contains(err.Error(), "answered Failure (the disk is full)") {
-		t.Errorf("it does not fail: %v", err)
+		t.Errorf("got error %v, want the failure of the hook", err)
 	}
 	set(map[string]string{"delay": "2s"})
 	began := time.Now()
@@ -165,7 +165,7 @@ func TestMachinesAreUpdatedInPlace(t *testing.T) {
 		}
 	})
 	if took := time.Since(began); took < time.Second { // it is noted in full seconds when it began
-		t.Errorf("it took %s", took)
+		t.Errorf("update took %s", took)
 	}
 	updated := &corev1.Node{}
 	f.Must(f.Get(t.Context(), client.ObjectKeyFromObject(node), updated))
@@ -217,7 +217,7 @@ func awaitDone(t *testing.T, hooks *runtimehook.InPlaceHooks, request *hooksv1.U
 	}
 }
 
-// rollout is a MachineDeployment of two simulated machines, with all that it names.
+// rollout is a MachineDeployment of two simulated machines, with all objects that it refers to.
 var rollout = []string{
 	`{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: c, namespace: NS}, spec: {
 		infrastructureRef: {apiGroup: infra.example.com, kind: Rack, name: r}}}`,

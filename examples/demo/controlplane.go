@@ -69,7 +69,7 @@ func (a *machinesAct) playControlPlane(ctx context.Context) error {
 	return play(ctx, register, act.create, act.update, act.replace)
 }
 
-// startExtension runs the extension, and returns what registers it.
+// startExtension runs the extension, and returns the object that registers it.
 func (a *machinesAct) startExtension(ctx context.Context,
 	folder string) (stop func(), config *unstructured.Unstructured, err error) {
 	address := "127.0.0.1"

@@ -33,7 +33,7 @@ func (d *demo) playOperator(ctx context.Context) error {
 	})
 }
 
-// status prints how the release stands. The exit code is 1 while a Deployment is still being rolled out.
+// status prints the status of the release. The exit code is 1 while a Deployment is still being rolled out.
 func (a *operatorAct) status(ctx context.Context) error {
 	err := a.runlevel(ctx, "status")
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {

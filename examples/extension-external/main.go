@@ -28,7 +28,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/extensionserver"
 )
 
-// again is the exit code (EX_TEMPFAIL) of a script that has to be called again.
+// again is the exit code (EX_TEMPFAIL) with which a script requests another call.
 const again = 75
 
 // timeout is how long a call of the script may take: a little less than the timeout of the hook.
@@ -80,8 +80,8 @@ func (s *script) run(ctx context.Context, request any, environment ...string) (s
 	return message, 0, err
 }
 
-// canUpdateMachineSet calls the script to check a change: exit code 0 if it can do all of it in place, 75 if machines
-// are to be replaced.
+// canUpdateMachineSet calls the script to check a change. The exit code is 0 if the script can make the whole change in
+// place, and 75 if machines must be replaced.
 func (s *script) canUpdateMachineSet(ctx context.Context, request *hooksv1.CanUpdateMachineSetRequest,
 	response *hooksv1.CanUpdateMachineSetResponse) error {
 	set := request.Desired.MachineSet

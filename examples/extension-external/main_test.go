@@ -142,7 +142,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestUpdateOfAHost runs the script that comes with the program, with an ssh that knows a host.
+// TestUpdateOfAHost runs the script of this example, with an ssh that knows a host.
 func TestUpdateOfAHost(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -187,7 +187,7 @@ esac
 	}
 }
 
-// The program is an example of how little there is to write.
+// The program shows how little code an extension needs.
 func TestExampleIsShort(t *testing.T) {
 	text, err := os.ReadFile("main.go")
 	if err != nil {

@@ -28,7 +28,7 @@ var shared = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 
 func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
-// A machine whose volume is attached is drained and not terminated; once the volume is detached, it goes.
+// A machine with an attached volume is drained, but not terminated until the volume is detached.
 func TestStorage(t *testing.T) {
 	f := shared.NewFixture(t)
 	f.Manage(func(mgr ctrl.Manager) error {
@@ -76,7 +76,7 @@ func TestStorage(t *testing.T) {
 	f.AwaitGone(m)
 }
 
-// runProgram runs the program with the rights that come with it.
+// runProgram runs the program with the rights of its manifests.
 func runProgram(t *testing.T) {
 	t.Helper()
 	rights, err := os.ReadFile("rights.yaml")
@@ -102,7 +102,7 @@ func runProgram(t *testing.T) {
 	})
 }
 
-// The program is an example of how little there is to write.
+// The program shows how little code a hook needs.
 func TestExampleIsShort(t *testing.T) {
 	text, err := os.ReadFile("main.go")
 	if err != nil {

@@ -58,7 +58,7 @@ func TestExternalMachinesConform(t *testing.T) {
 	})
 }
 
-// provide does what the condition Ready of ExternalMachines asks for, as a person or a script would.
+// provide fulfils the requests in the condition Ready of ExternalMachines, as a person or a script would.
 func provide(ctx context.Context, c client.Client, namespace string) {
 	_ = wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
 		var machines v1alpha1.ExternalMachineList
@@ -79,7 +79,7 @@ func provide(ctx context.Context, c client.Client, namespace string) {
 	})
 }
 
-func TestObjectsThatLeaveSomethingOut(t *testing.T) {
+func TestIncompleteObjects(t *testing.T) {
 	for name, c := range map[string]struct{ object, want string }{
 		"all is there": {
 			`{"metadata": {"finalizers": ["example.com/machine"]}, "spec": {"providerID": "rack://7"},

@@ -1,7 +1,6 @@
 // Package conformance checks a provider of machines: the controller of a kind of infrastructure object, for machines of
-// machine.openshift.io and of Cluster API. It does what the controllers of machines do with such an object, and checks
-// what docs/providers.md asks of the provider. It has only a test, which is run against a cluster where the provider
-// runs:
+// machine.openshift.io and of Cluster API. It acts on such an object like the controllers of machines, and checks
+// the requirements of docs/providers.md. The package only has a test. Run it against a cluster where the provider runs:
 //
 //	go test ./examples/machines-conformance -v -timeout 30m -args -kubeconfig=$HOME/.kube/config -object=/path/to/object.yaml
 //

@@ -29,7 +29,7 @@ var (
 	joins    = flag.Bool("node", false, "also wait for the Node with the providerID")
 )
 
-// interval is the interval at which an object is read, and steady how long one has to stay as it is.
+// interval is the interval at which an object is read. steady is the time for which it must stay unchanged.
 const interval, steady = 250 * time.Millisecond, 3 * time.Second
 
 // TestProvider checks the provider of the object of -object.
@@ -56,7 +56,7 @@ func TestProvider(t *testing.T) {
 	check(t, provider{client: c, object: object, patience: *patience, joins: *joins})
 }
 
-// A provider is one that is checked.
+// A provider is the provider under test.
 type provider struct {
 	client   client.Client
 	object   *unstructured.Unstructured
@@ -109,7 +109,7 @@ func check(t *testing.T, p provider) {
 	})
 }
 
-// newObject returns the object under a name of its own.
+// newObject returns a copy of the object with a unique name.
 func (p provider) newObject() *unstructured.Unstructured {
 	object := p.object.DeepCopy()
 	object.SetName("conformance-" + rand.String(8))
@@ -137,19 +137,19 @@ func (p provider) checkLife(t *testing.T, object *unstructured.Unstructured) {
 		return providerID(object) != id, err
 	})
 	if !wait.Interrupted(err) {
-		t.Errorf("after a change of its annotations, it is not what it was: %v, providerID %q instead of %q", err,
-			providerID(object), id)
+		t.Errorf("providerID changed after an update of annotations: got %q (error %v), want %q", providerID(object),
+			err, id)
 	}
 	if err := p.client.Delete(t.Context(), object); err != nil {
 		t.Fatalf("delete it: %v", err)
 	}
-	if gone := p.awaitGone(t, object); !gone {
-		t.Errorf("it is not gone %s after its deletion; its finalizers are %v. The message of its condition Ready: %q",
+	if !p.awaitGone(t, object) {
+		t.Errorf("object still exists %s after its deletion; finalizers: %v; message of the condition Ready: %q",
 			p.patience, object.GetFinalizers(), readyMessage(object))
 	}
 }
 
-// create creates an object, which is deleted at the end of the test, whatever happens.
+// create creates an object, which is always deleted at the end of the test.
 func (p provider) create(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
 	if err := p.client.Create(t.Context(), object); err != nil {
@@ -162,7 +162,7 @@ func (p provider) create(t *testing.T, object *unstructured.Unstructured) {
 	})
 }
 
-// await reads an object again and again until it is as it has to be.
+// await polls an object until it fulfils a condition.
 func (p provider) await(t *testing.T, object *unstructured.Unstructured, otherwise string, done func() bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), interval, p.patience, true,
@@ -203,7 +203,7 @@ func (p provider) awaitNode(t *testing.T, id string) {
 	}
 }
 
-// touch changes an annotation, so that the provider looks at the object again.
+// touch changes an annotation, so that the provider reconciles the object.
 func (p provider) touch(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
 	patch := client.RawPatch("application/merge-patch+json",
@@ -254,7 +254,7 @@ func (p provider) newMachine(t *testing.T, object *unstructured.Unstructured) *u
 	return machine
 }
 
-// problemsOf returns what is wrong with an object that is provisioned.
+// problemsOf returns the problems of a provisioned object.
 func problemsOf(object *unstructured.Unstructured) []string {
 	var problems []string
 	if providerID(object) == "" {
@@ -262,11 +262,11 @@ func problemsOf(object *unstructured.Unstructured) []string {
 			"it is provisioned without a spec.providerID, which has to be set before: the machine waits for it")
 	}
 	if len(object.GetFinalizers()) == 0 {
-		problems = append(problems, "it has no finalizer: it would be gone before its machine is terminated")
+		problems = append(problems, "it has no finalizer: it would be deleted before its machine is terminated")
 	}
 	addresses, _, err := unstructured.NestedSlice(object.Object, "status", "addresses") // a provider may leave them out
 	if err != nil {
-		problems = append(problems, "status.addresses is no list")
+		problems = append(problems, "status.addresses is not a list")
 	}
 	for _, item := range addresses {
 		fields, _ := item.(map[string]any)

@@ -131,7 +131,7 @@ func (r *runner) program(t *testing.T) string {
 	return kept[0]
 }
 
-// skipUnlessKnown skips what needs a flag or format that lint does not have yet.
+// skipUnlessKnown skips a test that needs a flag or format that lint does not have yet.
 func skipUnlessKnown(t *testing.T, help, word string) {
 	t.Helper()
 	if !strings.Contains(help, word) {
@@ -150,10 +150,10 @@ func testMisuse(t *testing.T, r *runner) {
 			"::error title=runlevel::input plan: write true or false\n"},
 		"neither rehearsed nor not": {map[string]string{"rehearse": "yes"},
 			"::error title=runlevel::input rehearse: write true or false\n"},
-		"a quote that is open": {map[string]string{"args": "--off 'dropped"},
+		"an open quote": {map[string]string{"args": "--off 'dropped"},
 			"::error title=runlevel::input args: a quote is not closed\n"},
-		"a flag that there is not": {map[string]string{"args": "--profle x"}, "unknown flag: --profle"},
-		"a severity there is not":  {map[string]string{"fail-on": "fatal"}, "--fail-on"},
+		"an unknown flag":     {map[string]string{"args": "--profle x"}, "unknown flag: --profle"},
+		"an unknown severity": {map[string]string{"fail-on": "fatal"}, "--fail-on"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := r.run(t, test.inputs)
@@ -443,7 +443,7 @@ func TestActionReportsAMissingGo(t *testing.T) {
 }
 
 // A cached program must not be used for other sources.
-func TestActionKeepsWhatItBuildsByItsSources(t *testing.T) {
+func TestActionCachesBuildsBySource(t *testing.T) {
 	r := newRunner(t, nil)
 	key := func() string {
 		_, _, outputs := r.bash(t, readAction(t).Runs.Steps[0], map[string]string{"runner.temp": t.TempDir()}, "")
@@ -470,7 +470,7 @@ func TestActionKeepsWhatItBuildsByItsSources(t *testing.T) {
 	}
 }
 
-// A tag of an action may be moved to other code.
+// The tag of an action can be moved to another commit.
 func TestActionsArePinned(t *testing.T) {
 	uses := regexp.MustCompile(`(?m)^.*\buses:.*$`)
 	pinned := regexp.MustCompile(`uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
@@ -504,7 +504,7 @@ func TestInputsAreVariables(t *testing.T) {
 	}
 	for name, input := range declared.Inputs {
 		if input.Description == "" || !strings.Contains(env, "${{ inputs."+name+" }}\n") {
-			t.Errorf("input %s: it has no description, or no step reads it", name)
+			t.Errorf("input %s has no description, or no step reads it", name)
 		}
 	}
 }

@@ -32,7 +32,7 @@ type workflow struct {
 	} `json:"jobs"`
 }
 
-// A workflowStep has values of any kind, all of which reach an action as texts.
+// A workflowStep has values of any type. An action gets them as texts.
 type workflowStep struct {
 	ID   string         `json:"id"`
 	If   string         `json:"if"`
@@ -40,7 +40,7 @@ type workflowStep struct {
 	With map[string]any `json:"with"`
 }
 
-// A prowConfig is what Prow reads, as far as it is used.
+// A prowConfig has the used fields of Prow's configuration.
 type prowConfig struct {
 	Presubmits map[string][]struct {
 		Name         string         `json:"name"`
@@ -103,7 +103,7 @@ func (s workflowStep) inputs(t *testing.T) map[string]string {
 	inputs := map[string]string{}
 	for name, value := range s.With {
 		if _, ok := declared.Inputs[name]; !ok {
-			t.Errorf("docs/ci.md gives the action an input that it does not have: %s", name)
+			t.Errorf("docs/ci.md has an input that the action does not have: %s", name)
 			continue
 		}
 		text, err := yaml.Marshal(value)
@@ -175,7 +175,7 @@ func TestDocumentedHooks(t *testing.T) {
 	}
 	for _, h := range config.Repos[0].Hooks {
 		if _, ok := hooks[h.ID]; !ok || !slices.Equal(h.Args, []string{"./manifests"}) {
-			t.Errorf("hook %s with %q: it is not there, or TestPreCommit calls it otherwise", h.ID, h.Args)
+			t.Errorf("hook %s with %q does not exist, or TestPreCommit uses other arguments", h.ID, h.Args)
 		}
 	}
 	if len(config.Repos[0].Hooks) != len(hooks) {
@@ -183,7 +183,7 @@ func TestDocumentedHooks(t *testing.T) {
 	}
 }
 
-// What docs/ci.md shows of the files in install/ci is what they are.
+// The excerpts of files of install/ci in docs/ci.md must match the files.
 func TestDocumentedFiles(t *testing.T) {
 	for file, has := range map[string]string{"gitlab-ci.yaml": "merge_request_event", "prow-job.yaml": "presubmits"} {
 		if diff := cmp.Diff(read(t, file), block(t, "yaml", has)); diff != "" {
@@ -316,7 +316,7 @@ func testDocumented(t *testing.T, r *runner, help string) {
 		job.env["RELEASE"], job.env["KUBEBUILDER_ASSETS"] = folder, web.env["KUBEBUILDER_ASSETS"]
 		log, code := runShell(t, job, web.workspace, r.program(t))
 		if strings.HasSuffix(name, "rehearse") != strings.Contains(log, "rehearsed on Kubernetes ") {
-			t.Errorf("%s: it rehearses, or does not, against its name:\n%s", name, log)
+			t.Errorf("%s: rehearsal does not match the name:\n%s", name, log)
 		}
 		if code != 1 || !strings.Contains(log, "web/banner") ||
 			!strings.Contains(read(t, filepath.Join(web.workspace, job.report)), "web/banner") {

@@ -173,7 +173,7 @@ func TestHooks(t *testing.T) {
 			".runlevel-lint": true, "README.md": false, "yaml": false, "a.yaml.gotmpl": false,
 		} {
 			if got := anyMatches(h.Files, []string{file}); got != want {
-				t.Errorf("hook %s: is it for %s? %v, want %v", id, file, got, want)
+				t.Errorf("hook %s matches %s: got %v, want %v", id, file, got, want)
 			}
 		}
 	}

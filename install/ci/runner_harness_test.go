@@ -51,8 +51,8 @@ type step struct {
 	Env   map[string]string `json:"env"`
 }
 
-// A runner does what a code host's does with an action: it runs the steps of action.yml
-// with an environment that holds nothing else.
+// A runner runs the steps of action.yml like the runner of a code host, with an environment
+// that holds nothing else.
 type runner struct {
 	action    string            // the folder of the action's files
 	workspace string            // the folder of the component's
@@ -151,7 +151,7 @@ func (r *runner) bash(t *testing.T, s step, values map[string]string, summary st
 	return code, log, parseOutputs(t, read(t, output))
 }
 
-// use does what actions/cache does.
+// use behaves like actions/cache.
 func (r *runner) use(t *testing.T, s step, values map[string]string) map[string]string {
 	t.Helper()
 	folder, key := evaluate(t, s.With["path"], values), evaluate(t, s.With["key"], values)
@@ -229,8 +229,8 @@ func readAction(t *testing.T) action {
 	return a
 }
 
-// sources is what a runner gets of an action: the files of a commit, without a
-// repository. It is HEAD: what is not committed is not tested.
+// sources returns a folder with the files of the commit HEAD, without a repository, as a
+// runner gets an action. Uncommitted changes are not tested.
 func sources(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -260,9 +260,9 @@ func commit(t *testing.T, folder string) {
 		"--allow-empty", "--message", "Web")
 }
 
-// goEnvironment is what the go command needs to know where it finds modules. A runner
-// has neither modules nor anything built when it begins. To build all of it again takes
-// minutes, so the tests share what the go command keeps, unless RUNLEVEL_TEST_COLD is set.
+// goEnvironment returns the environment that the go command needs to find modules. A new
+// runner has no modules and no build cache. A full build takes minutes, so the tests share
+// the caches of the go command, unless RUNLEVEL_TEST_COLD is set.
 func goEnvironment(t *testing.T) map[string]string {
 	t.Helper()
 	env := map[string]string{}

@@ -45,7 +45,7 @@ type hookCase struct {
 	podsLeft int
 }
 
-// TestHooks updates Deployments whose hooks end in all ways that containers end. Each is a release of its own.
+// TestHooks updates Deployments whose hooks end in all ways that containers end. Each Deployment is a separate release.
 func TestHooks(t *testing.T) {
 	newStage(t)
 	for name, test := range map[string]hookCase{

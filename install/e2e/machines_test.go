@@ -30,7 +30,7 @@ spec:
   providerSpec: {value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachine, spec: {}}}
 `
 
-// budgeted is a Deployment with a pod on each node, of which none may be evicted.
+// budgeted is a Deployment with a pod on each node, and a budget that allows no evictions.
 const budgeted = `
 apiVersion: apps/v1
 kind: Deployment
@@ -134,7 +134,7 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
-// provide makes the machine of a node, and links the two by the address.
+// provide creates the machine of a node, and links the two by the address.
 func (s *stage) provide(node *corev1.Node) {
 	s.t.Helper()
 	s.create(strings.ReplaceAll(rack, "NODE", node.Name))

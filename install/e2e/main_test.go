@@ -78,7 +78,7 @@ func imageFolder() (string, error) {
 	return folder, os.WriteFile(filepath.Join(folder, filepath.Base(programPath)), self, 0o755)
 }
 
-// play is what this program does in a container.
+// play is the main function of this program in a container.
 func play(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -159,7 +159,7 @@ func (s *stage) try(args ...string) (string, int) {
 	return string(out), command.ProcessState.ExitCode()
 }
 
-// run runs runlevel, which has to succeed, and returns its output.
+// run runs runlevel, which must succeed, and returns its output.
 func (s *stage) run(args ...string) string {
 	s.t.Helper()
 	out, code := s.try(args...)
@@ -169,7 +169,7 @@ func (s *stage) run(args ...string) string {
 	return out
 }
 
-// expect fails the test if a text has not all of the words.
+// expect fails the test if a text does not have all the words.
 func (s *stage) expect(what, text string, words ...string) {
 	s.t.Helper()
 	for _, word := range words {
@@ -179,7 +179,7 @@ func (s *stage) expect(what, text string, words ...string) {
 	}
 }
 
-// untilPrints runs runlevel every second until its output has all of the words.
+// untilPrints runs runlevel every second until its output has all the words.
 func (s *stage) untilPrints(words []string, args ...string) {
 	s.t.Helper()
 	last := ""

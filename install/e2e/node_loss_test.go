@@ -24,8 +24,8 @@ metadata: {name: shop, namespace: default}
 data: {version: VERSION}
 `
 
-// TestNodeIsLost freezes the operator and the kubelet of its node, as when the node is lost. Another node goes on with
-// the release. The frozen operator wakes up later, and ends without a write.
+// TestNodeIsLost freezes the operator and the kubelet of its node, as if the node were lost. An operator on another
+// node continues with the release. The frozen operator wakes up later, and exits without a write.
 func TestNodeIsLost(t *testing.T) {
 	sandboxtest.NeedRealNodes(t)
 	t.Parallel()
@@ -59,7 +59,7 @@ func TestNodeIsLost(t *testing.T) {
 		return err != nil
 	})
 	if now := *s.lease().Spec.LeaseTransitions; now != term {
-		t.Errorf("the lock went from term %d to %d: the frozen operator has taken it", term, now)
+		t.Errorf("the lock went from term %d to %d: the frozen operator acquired it", term, now)
 	}
 	s.breakMap()
 	s.eventually("it is repaired again", func(ctx context.Context) bool { return s.mapIsRepaired(ctx) })

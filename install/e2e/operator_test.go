@@ -29,7 +29,7 @@ import (
 // system is the namespace of the operator.
 const system = "runlevel-system"
 
-// shop is a release of what users have: VERSION is its version.
+// shop is a release with typical objects of users. VERSION is its version.
 const shop = `
 -- release-manifests/0000_20_shop_00_namespace.yaml --
 apiVersion: v1
@@ -147,7 +147,7 @@ func TestOperator(t *testing.T) {
 	s.registryAway(releases, second)
 }
 
-// configure makes the settings of docs/install.md: credentials, and an authority.
+// configure creates the settings of docs/install.md: credentials, and an authority.
 func (s *stage) configure(r *privateRegistry) {
 	s.t.Helper()
 	_, err := s.core.CoreV1().Namespaces().Create(s.t.Context(),
@@ -228,7 +228,7 @@ func (s *stage) operatorProcesses() []int {
 	return all
 }
 
-// expectRestricted fails the test unless the kernel gives the operator no more than its manifest says.
+// expectRestricted fails the test if the kernel gives the operator more privileges than its manifest.
 func (s *stage) expectRestricted() {
 	s.t.Helper()
 	processes := s.operatorProcesses()
@@ -349,8 +349,9 @@ func (s *stage) killOperator() {
 			*after.Spec.LeaseTransitions)
 	}
 	last := before.Spec.RenewTime.Time
-	if left := after.Spec.AcquireTime.Sub(last); left >= time.Duration(*before.Spec.LeaseDurationSeconds)*time.Second {
-		s.t.Errorf("the lock was taken %s after it was renewed last, when it had expired", left)
+	age := after.Spec.AcquireTime.Sub(last)
+	if age >= time.Duration(*before.Spec.LeaseDurationSeconds)*time.Second {
+		s.t.Errorf("lock was acquired %s after its last renewal, after it had expired", age)
 	}
 }
 
@@ -362,7 +363,8 @@ func (s *stage) expectOldOperatorAtWork() {
 }
 
 // registryAway deletes the pods of the operator while the registry is away: the new one reads the files of the release
-// from their copy on the cluster. Without that it has no release, and must not be said to keep it in place.
+// from their copy on the cluster. Without the copy, the operator has no release, and must not report that it keeps the
+// release in place.
 func (s *stage) registryAway(r *privateRegistry, back string) {
 	s.t.Helper()
 	s.request(back)

@@ -21,8 +21,8 @@ spec:
     spec: POD
 `
 
-// TestWhyNamesWhatIsBroken breaks Deployments in ways that a kubelet finds: "runlevel why" names each.
-func TestWhyNamesWhatIsBroken(t *testing.T) {
+// TestWhyNamesBrokenObjects breaks Deployments in ways that a kubelet finds: "runlevel why" names each.
+func TestWhyNamesBrokenObjects(t *testing.T) {
 	s := newStage(t)
 	namespace := shared.Namespace(t)
 	for name, test := range map[string]struct {

@@ -15,8 +15,8 @@ func TestNoDeferredWaitRunsBeforeItsCancel(t *testing.T) {
 			if !ok {
 				return true
 			}
-			cancels := map[string]bool{} // functions that end a context which this block has made
-			var deferred string          // the first of them that is deferred
+			cancels := map[string]bool{} // functions that cancel a context which this block created
+			var deferred string          // the first function that is deferred
 			for _, statement := range block.List {
 				switch statement := statement.(type) {
 				case *ast.AssignStmt:

@@ -1,6 +1,6 @@
-// Package house keeps the house in order: which wing may import which, that
-// each package says what it is, and that nothing in it grows out of hand.
+// Package house checks the structure of the code: which wing may import which,
+// that each package describes itself, and that nothing grows too large.
 //
-// It is tests only. They compare the code with the table in docs/architecture.md:
-// to change the house, change that table and say why. Start with imports_test.go.
+// It has only tests. They compare the code with the table in docs/architecture.md:
+// to change the structure, change that table and explain why. Start with imports_test.go.
 package house

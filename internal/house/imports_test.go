@@ -36,7 +36,7 @@ type row struct {
 // beside are folders without a row: packages of tests, which nothing imports.
 var beside = []string{"internal/house", "install/ci"}
 
-func TestPackagesImportOnlyWhatTheHouseAllows(t *testing.T) {
+func TestPackagesHaveOnlyAllowedImports(t *testing.T) {
 	rows, err := readPlan(filepath.Join(root, plan))
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func wingOf(name string) string {
 	return parts[0]
 }
 
-// roomOf returns the folder of a wing that a package is in, without what is below it.
+// roomOf returns the folder of a wing that contains a package, without folders below.
 func roomOf(name string) string {
 	room, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(name, wingOf(name)), "/"), "/")
 	return room
@@ -232,7 +232,7 @@ func findCircle(below map[string][]string) []string {
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// readPlan reads the rows "| `folder`, `folder` | what it may import | lines | … |" below the heading of the house.
+// readPlan reads the rows "| `folder`, `folder` | allowed imports | lines | … |" below the heading of the house.
 func readPlan(file string) ([]row, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -255,14 +255,14 @@ func readPlan(file string) ([]row, error) {
 		rows = append(rows, r)
 	}
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("%s: the table of the house is gone", file)
+		return nil, fmt.Errorf("%s: the table of the house is missing", file)
 	}
 	return rows, nil
 }
 
-// readImports asks the go command which packages of ours each of them imports, on
-// any of the systems that we build for. What only tests import is not part of it:
-// they may stand anywhere, to use the sandbox for example.
+// readImports asks the go command which packages of this module each package imports,
+// on any supported system. It ignores imports of tests: tests may import any package,
+// such as the sandbox.
 func readImports() (map[string][]string, error) {
 	imports := map[string][]string{}
 	for _, system := range []string{"linux", "darwin", "windows"} {

@@ -21,14 +21,14 @@ func packagesOf(t *testing.T, program string) string {
 }
 
 // TestTheClusterProgramHasNoValidation: the validation of Kubernetes' own kinds is large, and a newer cluster may
-// accept what it refuses. So only the command line has it, and what a cluster runs leaves the answer to the API server.
+// accept objects that it refuses. So only the command line has it. Programs on a cluster rely on the API server.
 func TestTheClusterProgramHasNoValidation(t *testing.T) {
 	linked := func(program string) bool {
 		return strings.Contains(packagesOf(t, program), "\nk8s.io/kubernetes/")
 	}
 	if linked("runlevel-cluster") {
-		t.Error("runlevel-cluster imports k8s.io/kubernetes: give it what internal/review/refusals finds as data, or " +
-			"leave it out")
+		t.Error("runlevel-cluster imports k8s.io/kubernetes: pass the findings of internal/review/refusals as data, " +
+			"or remove the import")
 	}
 	if !linked("runlevel") {
 		t.Error("runlevel does not import k8s.io/kubernetes: this test looks for the wrong name")

@@ -72,7 +72,8 @@ func TestMakeGenerateRunsWhatItNames(t *testing.T) {
 	}
 }
 
-// TestMakeInstall installs a program into a folder, and says so if the shell finds another one of its name first.
+// TestMakeInstall installs a program into a folder. If the shell finds another program of the same name first, make
+// prints a note.
 func TestMakeInstall(t *testing.T) {
 	if _, err := exec.LookPath("make"); err != nil {
 		t.Skip(err)
@@ -95,7 +96,7 @@ func TestMakeInstall(t *testing.T) {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	if want := "put " + prefix + "/bin before other folders of PATH"; !strings.Contains(string(output), want) {
-		t.Errorf("it does not say %q:\n%s", want, output)
+		t.Errorf("got output\n%s\nwant %q in it", output, want)
 	}
 	program := filepath.Join(prefix, "bin", "runlevel")
 	if fileInfo, err := os.Stat(program); err != nil || fileInfo.Mode().Perm() != 0o755 {
@@ -104,6 +105,6 @@ func TestMakeInstall(t *testing.T) {
 	install = exec.Command("make", "-f", makefile, "install", "GO="+compiler, "PREFIX="+prefix)
 	install.Dir, install.Env = folder, append(os.Environ(), "PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"))
 	if output, err := install.CombinedOutput(); err != nil || strings.Contains(string(output), "the shell finds") {
-		t.Errorf("the shell finds the program, and make says that it does not: %v\n%s", err, output)
+		t.Errorf("make prints a note although the shell finds the installed program: %v\n%s", err, output)
 	}
 }

@@ -69,7 +69,7 @@ func TestOtherModulesCanUseTheLibraries(t *testing.T) {
 		requirements, strings.TrimSuffix(module, "/"), ours))
 	build := exec.Command("go", "vet", "-mod=mod", ".")
 	build.Dir = outside
-	if said, err := build.CombinedOutput(); err != nil {
-		t.Errorf("a module outside of ours can't use machinehook and extensionserver: %v\n%s", err, said)
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Errorf("another module can't use machinehook and extensionserver: %v\n%s", err, output)
 	}
 }

@@ -26,7 +26,7 @@ const (
 	maxTestFileLines      = 800
 	maxColumns            = 120 // a tab takes four
 	maxMainLines          = 60
-	minPackageComment     = 5   // lines: what it is, what it is not, where to start
+	minPackageComment     = 5   // lines: its purpose, its limits, where to start
 	maxPerformanceLines   = 150 // of docs/performance.md: ratios and growth, no diary
 )
 
@@ -39,7 +39,7 @@ type source struct {
 
 func (s source) isTest() bool { return strings.HasSuffix(s.name, "_test.go") }
 
-// forTests says whether the file is only ever part of tests.
+// forTests reports whether only tests use the file.
 func (s source) forTests() bool { return s.isTest() || strings.HasSuffix(s.file.Name.Name, "test") }
 
 func (s source) line(pos token.Pos) int { return s.set.Position(pos).Line }
@@ -62,7 +62,7 @@ func TestFilesAreShort(t *testing.T) {
 			limit = maxMainLines
 		}
 		if lines := s.line(s.file.FileEnd); lines > limit {
-			t.Errorf("%s has %d lines: split it by what its parts do, at most %d", s.name, lines, limit)
+			t.Errorf("%s has %d lines: at most %d; split it by purpose", s.name, lines, limit)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func TestFunctionsAreShort(t *testing.T) {
 				s.complain(t, function, "%s has %d statements, at most %d", name, count, maxFunctionStatements)
 			}
 			if count := function.Type.Params.NumFields(); count > maxParameters {
-				s.complain(t, function, "%s has %d parameters: make a struct of them, at most %d", name, count,
+				s.complain(t, function, "%s has %d parameters: at most %d; use a struct", name, count,
 					maxParameters)
 			}
 			if name == "init" && function.Recv == nil {
@@ -125,7 +125,7 @@ func TestInterfacesAreSmall(t *testing.T) {
 	for _, s := range sources(t) {
 		ast.Inspect(s.file, func(node ast.Node) bool {
 			if i, ok := node.(*ast.InterfaceType); ok && i.Methods.NumFields() > maxInterfaceMethods {
-				s.complain(t, i, "an interface of %d methods: at most %d, for what the caller needs",
+				s.complain(t, i, "an interface of %d methods: at most %d, the ones that the caller needs",
 					i.Methods.NumFields(), maxInterfaceMethods)
 			}
 			return true
@@ -133,7 +133,7 @@ func TestInterfacesAreSmall(t *testing.T) {
 	}
 }
 
-func TestPackagesSayWhatTheyAre(t *testing.T) {
+func TestPackagesHaveComments(t *testing.T) {
 	comments := map[string]string{} // by folder, all files' together
 	for _, s := range sources(t) {
 		dir := filepath.Dir(s.name)
@@ -144,12 +144,12 @@ func TestPackagesSayWhatTheyAre(t *testing.T) {
 	begins := regexp.MustCompile(`^(Package|Command) \S+ `)
 	for dir, comment := range comments {
 		if !begins.MatchString(comment) || strings.Count(comment, "\n") < minPackageComment {
-			t.Errorf("%s: begin the package comment with \"Package\" or \"Command\" and the name, and say in at "+
-				"least %d lines what it is, what it is not, and where to start", dir, minPackageComment)
+			t.Errorf("%s: begin the package comment with \"Package\" or \"Command\" and the name, and describe in at "+
+				"least %d lines its purpose, its limits, and where to start", dir, minPackageComment)
 		}
 		if slices.Contains([]string{"util", "utils", "common", "helpers", "types", "constants", "misc"},
 			filepath.Base(dir)) {
-			t.Errorf("%s: the name says nothing; name it after what it does", dir)
+			t.Errorf("%s: the name has no meaning; name the package after its purpose", dir)
 		}
 	}
 }
@@ -205,7 +205,7 @@ func isSleep(expression ast.Expr) bool {
 	return name != nil && name.Name == "time" && slices.Contains([]string{"After", "Tick"}, selector.Sel.Name)
 }
 
-func TestMakefileIsSmallAndSaysWhatItHas(t *testing.T) {
+func TestMakefileIsSmallAndDocumented(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +216,7 @@ func TestMakefileIsSmallAndSaysWhatItHas(t *testing.T) {
 	}
 	for _, target := range targets {
 		if target[2] == "" {
-			t.Errorf("make help says nothing of the target %s: add \"## what it does\"", target[1])
+			t.Errorf("make help does not describe the target %s: add \"## description\"", target[1])
 		}
 	}
 }
@@ -228,18 +228,18 @@ func TestFiguresAreFew(t *testing.T) {
 	}
 }
 
-// The first build takes minutes, in which the go command says nothing by itself.
-func TestMakeSaysThatItCompiles(t *testing.T) {
+// The first build takes minutes, in which the go command prints nothing by default.
+func TestMakeAnnouncesTheBuild(t *testing.T) {
 	if _, err := exec.LookPath("make"); err != nil {
 		t.Skip(err)
 	}
 	for _, target := range []string{"build", "demo"} {
-		said, err := exec.Command("make", "-n", "-C", root, target).CombinedOutput() // which runs nothing
+		output, err := exec.Command("make", "-n", "-C", root, target).CombinedOutput() // runs no command
 		if err != nil {
-			t.Fatalf("%v\n%s", err, said)
+			t.Fatalf("%v\n%s", err, output)
 		}
-		if text := string(said); !regexp.MustCompile(`(?s)compiling runlevel: .* build -v `).MatchString(text) {
-			t.Errorf("make %s does not say that it compiles, and what:\n%s", target, text)
+		if text := string(output); !regexp.MustCompile(`(?s)compiling runlevel: .* build -v `).MatchString(text) {
+			t.Errorf("make %s does not print that it compiles runlevel:\n%s", target, text)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestACacheThatIsFull keeps no image, and stops no update.
-func TestACacheThatIsFull(t *testing.T) {
+// TestFullCache: a full cache stores no image, and does not block updates.
+func TestFullCache(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	large := shop + `

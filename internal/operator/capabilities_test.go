@@ -61,9 +61,8 @@ func TestAllCapabilitiesAreEnabled(t *testing.T) {
 	}
 }
 
-// TestCapabilitiesThatAreEnabled one after the other stay enabled when the ClusterVersion does not ask for them any
-// more.
-func TestCapabilitiesThatAreEnabled(t *testing.T) {
+// TestEnabledCapabilities: if the ClusterVersion no longer lists an enabled capability, the capability stays enabled.
+func TestEnabledCapabilities(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	for _, definition := range install.Definitions() {

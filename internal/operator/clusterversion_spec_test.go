@@ -36,9 +36,9 @@ func TestAnotherClusterVersionDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestARegistryThatFails: the registry is down, then sends bytes that do not match the digest, then never answers, so
-// that the user cancels the update, and at last works. The release before stays in place meanwhile.
-func TestARegistryThatFails(t *testing.T) {
+// TestFailingRegistry: the registry is down, then sends bytes that do not match the digest, then never answers. The
+// user cancels the update, and then the registry works. The previous release stays in place meanwhile.
+func TestFailingRegistry(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
@@ -91,8 +91,8 @@ func TestARegistryThatFails(t *testing.T) {
 	s.until("updated", isAt("1.0.1"))
 }
 
-// TestAClusterVersionThatIsEditedAllTheTime does not disturb an update, nor does the update begin again.
-func TestAClusterVersionThatIsEditedAllTheTime(t *testing.T) {
+// TestConstantlyEditedClusterVersion: edits neither disturb nor restart an update.
+func TestConstantlyEditedClusterVersion(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
@@ -149,8 +149,8 @@ func TestTheAdministratorOptsIn(t *testing.T) {
 	s.until("updated", isAt("1.1.0"))
 }
 
-// TestAnObjectThatIsOverriddenIsLeftAlone, and managed again when the override goes.
-func TestAnObjectThatIsOverriddenIsLeftAlone(t *testing.T) {
+// TestOverriddenObjectIsIgnored: when the override is removed, the object is managed again.
+func TestOverriddenObjectIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))

@@ -107,7 +107,7 @@ func (s *stage) installed(image string, change ...func(*appsv1.Deployment)) []*u
 	return all
 }
 
-// leader waits until a replica other than those that are named holds the lock, and returns its pod.
+// leader waits until a replica that others does not list holds the lock, and returns its pod.
 func (s *stage) leader(others ...string) string {
 	s.t.Helper()
 	var pod string
@@ -296,8 +296,8 @@ func TestTheAPIServerIsAwayDuringAnUpdate(t *testing.T) {
 	}
 }
 
-// TestTheStatusOfAnOperatorThatDoesNotRun: it is scaled to 0, and started again.
-func TestTheStatusOfAnOperatorThatDoesNotRun(t *testing.T) {
+// TestStatusOfAStoppedOperator scales the operator to 0, and starts it again.
+func TestStatusOfAStoppedOperator(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.deploy(s.push("1.0.0", shop))

@@ -17,8 +17,8 @@ const refused = `
 {apiVersion: v1, kind: Service, metadata: {name: refused, namespace: shop}, spec: {ports: [{port: 0}]}}
 `
 
-// TestConditionsStayWhileARefusedObjectIsTriedAgain: alerts look at how long Failing has been true. The next try is
-// held up where it has applied what comes before the object.
+// TestConditionsStayWhileARefusedObjectIsTriedAgain: alerts depend on how long Failing has been true. The next try is
+// blocked after it has applied the objects before the refused one.
 func TestConditionsStayWhileARefusedObjectIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

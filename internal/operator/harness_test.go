@@ -202,7 +202,7 @@ func (s *stage) update(image string, change ...func(*configv1.Update)) {
 	s.ask(update)
 }
 
-// ask sets spec.desiredUpdate; nil takes it back.
+// ask sets spec.desiredUpdate; nil removes it.
 func (s *stage) ask(update *configv1.Update) {
 	s.t.Helper()
 	v := s.version()
@@ -268,7 +268,7 @@ func (s *stage) settings() *corev1.ConfigMap {
 	return &found
 }
 
-// editSettings changes the ConfigMap of the releases, whatever the operator does to it at the same moment.
+// editSettings changes the ConfigMap of the releases, even if the operator writes it at the same time.
 func (s *stage) editSettings(version string) error {
 	s.t.Helper()
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}}

@@ -46,7 +46,7 @@ func newHealth(l limits) *health {
 	return &health{limits: l, watches: &ownWatches{byPath: map[string]*ownWatch{}}, busy: map[string]time.Time{}}
 }
 
-// enter notes that a loop has begun a step, and returns a function that notes its end.
+// enter records that a loop has begun a step, and returns a function that records its end.
 func (h *health) enter(step string) (leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -111,8 +111,8 @@ func probe(url string, code int, failing string) bool {
 	return answer.StatusCode == code && strings.Contains(string(text), failing)
 }
 
-// TestAPassThatHangsIsNotAlive, and one that has come to its end is again.
-func TestAPassThatHangsIsNotAlive(t *testing.T) {
+// TestHangingPassIsNotAlive: when the pass ends, the operator is alive again.
+func TestHangingPassIsNotAlive(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.options.Listen = "127.83.2.1:8080"
@@ -126,7 +126,7 @@ func TestAPassThatHangsIsNotAlive(t *testing.T) {
 	t.Cleanup(end)
 	edits := 0
 	s.until("a pass hangs", func(v *configv1.ClusterVersion) bool {
-		// an edit has the operator look at the record
+		// an edit makes the operator read the record
 		patch := fmt.Appendf(nil, `{"spec": {"channel": "stable-%d"}}`, edits)
 		s.must(s.client.Patch(t.Context(), v, client.RawPatch("application/merge-patch+json", patch)))
 		edits++
@@ -139,8 +139,9 @@ func TestAPassThatHangsIsNotAlive(t *testing.T) {
 	s.until("updated", isAt("1.0.1"))
 }
 
-// TestAnOperatorThatHearsNothing is not ready, and not alive when that lasts though the API server answers.
-func TestAnOperatorThatHearsNothing(t *testing.T) {
+// TestOperatorWithoutEvents: an operator whose watches are lost is not ready. If they stay lost while the API server
+// answers, it is not alive.
+func TestOperatorWithoutEvents(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.options.Listen = "127.83.2.2:8080"
@@ -191,12 +192,13 @@ func TestAnOperatorWaitsForTheAPIServer(t *testing.T) {
 	s.until("installed", isAt("1.0.0"))
 	s.untilProbed(s.options.Listen+"/readyz", http.StatusOK, "")
 	if definitions.Load() <= 2 || leases.Load() <= 2 {
-		t.Errorf("it has sent %d definitions and %d requests for the lock only", definitions.Load(), leases.Load())
+		t.Errorf("got %d requests for definitions and %d for the lock, want more than 2 each", definitions.Load(),
+			leases.Load())
 	}
 }
 
-// TestAReplicaThatWaitsIsReady to take over: an update of the operator's Deployment waits for that.
-func TestAReplicaThatWaitsIsReady(t *testing.T) {
+// TestWaitingReplicaIsReady: an update of the operator's Deployment waits until the new replica is ready to take over.
+func TestWaitingReplicaIsReady(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))

@@ -61,7 +61,7 @@ func TestAnInstallWithADegradedOperator(t *testing.T) {
 	s.until("it is reported", has("Failing", configv1.ConditionTrue, "ClusterOperatorDegraded"))
 	s.checkHistories("1.0.0=Partial")
 	if v := s.version(); find(v, configv1.OperatorAvailable).Status != configv1.ConditionFalse {
-		t.Errorf("it is available:\n%s", s.text())
+		t.Errorf("release is available:\n%s", s.text())
 	}
 	s.restart()
 	s.update(s.push("1.0.1", shop+till+late))

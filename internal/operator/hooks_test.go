@@ -100,7 +100,7 @@ func TestTheOperatorRunsHooks(t *testing.T) {
 	}
 }
 
-// TestTheOperatorMayNotRunHooks: a release with hooks is not begun by an operator that may not create their pods.
+// TestTheOperatorMayNotRunHooks: an operator that may not create pods of hooks does not start a release with hooks.
 func TestTheOperatorMayNotRunHooks(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -22,7 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// planted is in the operator's environment, where no release is to find it.
+// planted is in the operator's environment. No release may read it.
 const planted = "pl4nted-in-the-environment"
 
 // A hostileFile is a file of a release, or a link.
@@ -170,14 +170,14 @@ func TestHostileReleasesAreRefused(t *testing.T) {
 	}
 	const most = 512 // MiB
 	if got := s.peak(after[0].PID); got > most {
-		t.Errorf("it has taken %d MiB, and is to take %d at most", got, most)
+		t.Errorf("operator used %d MiB, want at most %d", got, most)
 	}
 	s.showsNothing(pods, planted)
 }
 
-// TestAComponentThatReportsTooMuch: its messages would fill the ClusterVersion and look like messages of others. It can
-// hold back minor updates only.
-func TestAComponentThatReportsTooMuch(t *testing.T) {
+// TestComponentWithLongMessages: the messages of a component must not fill the ClusterVersion, or look like messages of
+// other components. The component can only block minor updates.
+func TestComponentWithLongMessages(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop+till)
 	s.report("till", "1.0.0")

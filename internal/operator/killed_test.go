@@ -108,7 +108,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 	defer r.mu.Unlock()
 	deletes := slices.DeleteFunc(slices.Clone(r.writes), func(w string) bool { return !strings.Contains(w, "DELETE") })
 	if want := []string{"patch: DELETE /api/v1/namespaces/shop/configmaps/prices"}; !slices.Equal(deletes, want) {
-		t.Errorf("it has deleted %q, want %q", deletes, want)
+		t.Errorf("got deletes %q, want %q", deletes, want)
 	}
 	t.Logf("killed after %d kinds of write, of %d writes", len(r.deaths), len(r.writes))
 	if len(r.deaths) < 30 {

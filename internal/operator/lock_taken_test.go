@@ -38,11 +38,12 @@ func (s *stage) startCuttable(files string) (ended chan error, isCut *atomic.Boo
 	return ended, isCut
 }
 
-// shortLock is the duration of a lock that a test lets expire.
+// shortLock is the duration of a lock that expires in a test.
 const shortLock = 6 * time.Second
 
-// TestAnOperatorEndsIfAnotherOneHasTakenItsLock while it was cut off: it is to start again as the one that waits.
-func TestAnOperatorEndsIfAnotherOneHasTakenItsLock(t *testing.T) {
+// TestOperatorExitsIfAnotherTookItsLock: while an operator is disconnected, another one takes its lock. The first one
+// exits, to restart as the waiting replica.
+func TestOperatorExitsIfAnotherTookItsLock(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	ended, isCut := s.startCuttable(shop)
@@ -57,10 +58,10 @@ func TestAnOperatorEndsIfAnotherOneHasTakenItsLock(t *testing.T) {
 	select {
 	case err := <-ended:
 		if !errors.As(err, new(*lock.HeldError)) {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("operator exited with error %v", err)
 		}
 	case <-time.After(time.Minute):
-		t.Error("it waits for the lock")
+		t.Error("operator still waits for the lock")
 	}
 	s.must(other.Release(nil))
 }

@@ -64,7 +64,7 @@ func mirrorSets(ctx context.Context, c *cluster.Cluster) ([]configv1.ImageDigest
 	return sets, nil
 }
 
-// locationsOf returns the locations to pull an image from, in their order: its mirrors, and at last its own location,
+// locationsOf returns the locations to pull an image from, in their order: its mirrors, and then its own location,
 // unless a set forbids that one. If several sources match, the most exact one counts.
 func locationsOf(image string, sets []configv1.ImageDigestMirrorSet) []string {
 	var locations []string

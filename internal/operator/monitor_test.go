@@ -145,7 +145,8 @@ func TestMetricsDuringAnUpdate(t *testing.T) {
 	}
 }
 
-// TestTheCertificateOfMetrics is one of its own until there is another, and is replaced without a restart.
+// TestTheCertificateOfMetrics: the certificate is self-signed until another one exists, and is replaced without a
+// restart.
 func TestTheCertificateOfMetrics(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -99,7 +99,7 @@ func TestTheOperatorNotifies(t *testing.T) {
 	want := []string{"1.0.1 begun", "1.0.1 failed", "1.0.2 begun", "1.0.2 completed", "1.2.0 blocked", "1.2.0 blocked"}
 	s.await("all has arrived", func() bool { return len(receiver.got()) >= len(want) })
 	if diff := cmp.Diff(want, receiver.got()); diff != "" {
-		t.Errorf("it sends (-want +got)\n%s", diff)
+		t.Errorf("notifications (-want +got):\n%s", diff)
 	}
 	s.await("so have the messages", func() bool {
 		receiver.mu.Lock()

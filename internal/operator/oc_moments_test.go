@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
 
-// mask replaces what differs from run to run.
+// mask replaces the parts that differ from run to run.
 var mask = []struct {
 	what *regexp.Regexp
 	by   string
@@ -25,7 +25,7 @@ var mask = []struct {
 	{regexp.MustCompile(`\d+ of (\d+) done \(\d+% complete\)`), "N of $1 done (P% complete)"},
 }
 
-// A diary has what OpenShift's client shows at the moments of a cluster's life.
+// A diary has the output of OpenShift's client at several moments of a cluster's life.
 type diary struct {
 	*stage
 	archive txtar.Archive
@@ -41,9 +41,9 @@ func (d *diary) note(moment string) {
 	d.archive.Files = append(d.archive.Files, txtar.File{Name: moment, Data: []byte(strings.TrimSpace(text) + "\n\n")})
 }
 
-// TestWhatOpenShiftsClientShows at the moments that were recorded of the cluster-version operator: of an install, a
-// broken, a blocked, a slow and a finished update. What differs from it is in docs/status.md, with the reason.
-func TestWhatOpenShiftsClientShows(t *testing.T) {
+// TestOutputOfOpenShiftsClient compares the output with that of the cluster-version operator, as recorded during an
+// install, and a broken, a blocked, a slow and a finished update. docs/status.md explains the differences.
+func TestOutputOfOpenShiftsClient(t *testing.T) {
 	t.Parallel()
 	needsOC(t)
 	const alpha, gates = `

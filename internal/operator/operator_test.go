@@ -83,8 +83,8 @@ func isAt(version string) func(*configv1.ClusterVersion) bool {
 	}
 }
 
-// TestADeleteHoldsBackTheNextMinorVersion goes from an install over a patch with a tombstone to the next minor version,
-// which is held back until the delete is done, also by another process than the one that asked for it.
+// TestADeleteHoldsBackTheNextMinorVersion runs an install, a patch with a tombstone, and the next minor update. The
+// minor update is blocked until the delete is complete, also by another process than the one that requested the delete.
 func TestADeleteHoldsBackTheNextMinorVersion(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop+old+till)
@@ -105,7 +105,7 @@ func TestADeleteHoldsBackTheNextMinorVersion(t *testing.T) {
 	}
 	for _, object := range []client.Object{&operator, s.settings()} {
 		if owners := object.GetOwnerReferences(); len(owners) > 0 {
-			t.Errorf("%s has owners, with which garbage collection would take it away: %v", object.GetName(), owners)
+			t.Errorf("%s has owners, so garbage collection would delete it: %v", object.GetName(), owners)
 		}
 	}
 
@@ -169,7 +169,7 @@ func TestTheClusterVersionMayBeDeleted(t *testing.T) {
 		return v.UID != second.UID && isAt("1.0.0")(v)
 	})
 	if now := s.settings(); now == nil || now.UID != uid {
-		t.Errorf("the settings went along: %v", now)
+		t.Errorf("settings were deleted too: %v", now)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestARefusedReleaseLeavesTheCurrentOneInPlace(t *testing.T) {
 		return has("ReleaseAccepted", configv1.ConditionTrue, "PayloadLoaded")(v) && find(v, "Invalid").Type == ""
 	})
 	if len(back.Status.History) != 1 {
-		t.Errorf("after it is taken back: %+v", back.Status)
+		t.Errorf("after the request is withdrawn: got status %+v", back.Status)
 	}
 }
 
@@ -260,8 +260,9 @@ func TestAnUpdateIsRetargeted(t *testing.T) {
 	}
 }
 
-// TestWhatWasForcedGoesOn after a restart, though force was taken back and the gate would refuse it.
-func TestWhatWasForcedGoesOn(t *testing.T) {
+// TestForcedUpdateContinues: a forced update continues after a restart, even if force was unset and the gate would
+// refuse it.
+func TestForcedUpdateContinues(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop+till)
 	s.report("till", "1.0.0")
@@ -277,9 +278,9 @@ func TestWhatWasForcedGoesOn(t *testing.T) {
 	s.until("updated", isAt("1.3.0"))
 }
 
-// TestAnUpdateThatNeverBeganIsNotInTheHistory: it was accepted, and the operator could not write its record. The
+// TestUnstartedUpdateIsNotInTheHistory: an update was accepted, but the operator could not write its record. The
 // history has the same entries as the record, with which the next operator continues.
-func TestAnUpdateThatNeverBeganIsNotInTheHistory(t *testing.T) {
+func TestUnstartedUpdateIsNotInTheHistory(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.prepare("1.0.0", shop)

@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// unservedFeature is an object of a feature set whose kind nothing serves.
+// unservedFeature is an object of a feature set whose kind is not served.
 const unservedFeature = `
 -- 0000_30_shop_30_thing.yaml --
 {apiVersion: example.com/v1, kind: Thing, metadata: {name: thing, namespace: shop, annotations: {` + included +

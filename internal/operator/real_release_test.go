@@ -77,7 +77,7 @@ func TestAWholeRelease(t *testing.T) {
 	})
 }
 
-// makeVersion makes the ClusterVersion, before an operator does.
+// makeVersion creates the ClusterVersion, before an operator does.
 func (s *stage) makeVersion(spec configv1.ClusterVersionSpec) {
 	s.t.Helper()
 	for _, definition := range install.Definitions() {
@@ -144,7 +144,7 @@ spec:
 	return made
 }
 
-// labelNodes makes the nodes ones of the control plane.
+// labelNodes adds the labels of control plane nodes to the nodes.
 func (s *stage) labelNodes() {
 	s.t.Helper()
 	var nodes corev1.NodeList

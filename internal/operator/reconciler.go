@@ -75,7 +75,7 @@ func (r *reconciler) register(m ctrl.Manager) error {
 }
 
 // Reconcile sets the input of the state machine from the ClusterVersion, and computes the status. A replica that does
-// not hold the lock does nothing.
+// not hold the lock makes no changes.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	if !r.machine.holds() {
 		return ctrl.Result{RequeueAfter: writesEvery}, nil

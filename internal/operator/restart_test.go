@@ -18,9 +18,9 @@ import (
 	"github.com/runlevel/runlevel/internal/session/why"
 )
 
-// TestAnObjectThatHangsCostsARestartedOperatorNoOtherOne: a finalizer holds one object of the current release. The
+// TestRestartedOperatorAppliesTheOthersOfAHeldObject: a finalizer holds one object of the current release. The
 // restarted operator repairs the others, and applies an update without that object.
-func TestAnObjectThatHangsCostsARestartedOperatorNoOtherOne(t *testing.T) {
+func TestRestartedOperatorAppliesTheOthersOfAHeldObject(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop+old)
 	s.until("installed", isAt("1.0.0"))
@@ -46,8 +46,9 @@ func TestAnObjectThatHangsCostsARestartedOperatorNoOtherOne(t *testing.T) {
 	s.until("the update that drops it is applied", isAt("1.0.1"))
 }
 
-// TestARecordThatCannotBeRead is a failure while the operator keeps no release in place because of it.
-func TestARecordThatCannotBeRead(t *testing.T) {
+// TestUnreadableRecordIsAFailure: if the operator can't read the record, it reports a failure, and continues to keep
+// the release in place.
+func TestUnreadableRecordIsAFailure(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
@@ -61,7 +62,7 @@ func TestARecordThatCannotBeRead(t *testing.T) {
 	}
 	write("{")
 	s.ask(nil)
-	edit := []byte(`{"spec": {"channel": "stable"}}`) // which has the record looked at
+	edit := []byte(`{"spec": {"channel": "stable"}}`) // triggers a read of the record
 	s.must(s.client.Patch(t.Context(), s.version(), client.RawPatch("application/merge-patch+json", edit)))
 	s.until("the failure is reported while the release is kept in place", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "Failing")
@@ -162,9 +163,9 @@ func (s *stage) editRecord(change func(known map[string]any)) {
 	s.must(s.client.Patch(s.t.Context(), &config, patch))
 }
 
-// TestARegistryThatDoesNotAnswer: a new operator can't read its release, so no report claims that the release is kept
+// TestUnresponsiveRegistry: a new operator can't read its release, so no report claims that the release is kept
 // in place.
-func TestARegistryThatDoesNotAnswer(t *testing.T) {
+func TestUnresponsiveRegistry(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))

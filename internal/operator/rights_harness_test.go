@@ -12,7 +12,7 @@ var onTrouble = []string{"apiservers", "featuregates", "infrastructures", "proxi
 	"persistentvolumeclaims", "pods", "pods/log", "services", "deployments", "replicasets", "endpointslices",
 	"storageclasses", "customresourcedefinitions", "secrets"}
 
-// checkRights fails the test unless the operator has used each right of its own roles, which do not include the rights
+// checkRights fails the test if the operator has not used a right of its own roles, which do not include the rights
 // to apply a release.
 func (s *stage) checkRights() {
 	s.t.Helper()

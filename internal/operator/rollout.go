@@ -116,9 +116,9 @@ func (r *rollout) enter(ctx context.Context, phase clusterversion.AcceptancePhas
 	}
 }
 
-// publish makes the state that of the output, and announces it, unless the output is about another target by now. Of
-// the release that was begun last, which is accepted before the requested one, it publishes only why that one can't be
-// kept in place.
+// publish sets the state to that of the output and announces it, unless the output is about an outdated target. About
+// the release that was started last, which is accepted before the requested one, it publishes only the reason why the
+// release can't be kept in place.
 func (r *rollout) publish(ctx context.Context) {
 	isShown := false
 	r.machine.update(func() {

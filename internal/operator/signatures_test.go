@@ -112,7 +112,7 @@ func TestReleasesAreSigned(t *testing.T) {
 	s.beginWith("1.0.0", shop+signer.policy())
 	installed := s.until("installed", isAt("1.0.0"))
 	if entry := installed.Status.History[0]; entry.Verified || entry.AcceptedRisks != "" {
-		t.Errorf("the first release is taken as it is: %+v", entry)
+		t.Errorf("first release: got entry %+v, want it unverified and without accepted risks", entry)
 	}
 	second := s.push("1.0.1", shop+signer.policy())
 	refused := func(words string) func(v *configv1.ClusterVersion) bool {
@@ -216,7 +216,7 @@ func TestSignaturesAreDemandedAfterARestart(t *testing.T) {
 }
 
 // TestImagesArePulledFromMirrors by an ImageDigestMirrorSet. The first mirror is away, and the registry that the image
-// names does not exist. The release has the name that was asked for.
+// names does not exist. The release has the requested name.
 func TestImagesArePulledFromMirrors(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)

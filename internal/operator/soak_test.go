@@ -235,7 +235,7 @@ func (s *soak) checkHistory() {
 	}
 }
 
-// soakFigures are what an operator takes.
+// soakFigures are the resources that an operator uses.
 type soakFigures struct{ heap, goroutines, files, watches int }
 
 func (f soakFigures) String() string {

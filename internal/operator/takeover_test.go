@@ -23,13 +23,13 @@ import (
 // theirs is the field manager of the cluster-version operator.
 const theirs = client.FieldOwner("cluster-version-operator")
 
-// once is an object that is created, and never changed.
+// once is a create-only object.
 const once = `
 -- 0000_20_shop_20_once.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: once, namespace: shop, annotations: {release.openshift.io/create-only: "true"}}, data: {colour: red}}
 `
 
-// leave makes a cluster as the cluster-version operator leaves it: the ClusterVersion has a history, and it owns
+// leave creates the state that the cluster-version operator leaves behind: the ClusterVersion has a history, and owns
 // all objects of a release, and the definitions.
 func (s *stage) leave(image, version, files string) *configv1.ClusterVersion {
 	s.t.Helper()
@@ -78,7 +78,7 @@ func (s *stage) leave(image, version, files string) *configv1.ClusterVersion {
 	return s.version()
 }
 
-// own makes the objects of a release, and has a ClusterVersion own these and the definitions.
+// own creates the objects of a release, and makes a ClusterVersion the owner of the objects and the definitions.
 func (s *stage) own(left *configv1.ClusterVersion, files string) {
 	s.t.Helper()
 	owner := metav1.OwnerReference{

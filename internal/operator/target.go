@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A target is the release that the cluster is to have, with the settings that choose its objects.
+// A target is the desired release of the cluster, with the settings that choose its objects.
 type target struct {
 	configv1.Release // without a version, that of the image is accepted
 	Force            bool
@@ -24,7 +24,7 @@ type target struct {
 	Enabled          []configv1.ClusterVersionCapability // that stay enabled
 	Injection        payload.Injection                   // settings of the cluster that manifests may ask for
 	Features         Features                            // of the cluster
-	// Before is another release that was begun last. It is kept in place until this one is accepted.
+	// Before is another release, which was started last. It is kept in place until this release is accepted.
 	Before *target
 	signed verification // of the image, if the release was begun before
 	// Previous is the last completed version in the history of the ClusterVersion.
@@ -32,7 +32,7 @@ type target struct {
 	// unread is the release that was applied last, if the operator can't read its source, or if its entry of the record
 	// is not confirmed.
 	unread *record.HistoryEntry
-	// accepted is the digest of the files of the release when it was accepted, if it was begun last.
+	// accepted is the digest of the files of the release when it was accepted, if it was started last.
 	accepted string
 }
 

@@ -27,7 +27,7 @@ func TestChoose(t *testing.T) {
 		status configv1.ClusterVersionStatus
 		record []record.HistoryEntry
 		own    string
-		began  string // the own release of the operator that has begun the newest entry
+		began  string // the release of the operator that started the newest entry
 		want   string // its image
 		wrong  string // the beginning of the error
 	}{

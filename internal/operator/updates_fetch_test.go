@@ -60,7 +60,7 @@ func TestTheUpdateServiceIsAskedAgain(t *testing.T) {
 			t.Errorf("after hours of silence: %+v", known)
 		}
 		if requested < 60 || requested > 121 {
-			t.Errorf("it was asked %d times in 4 hours", requested)
+			t.Errorf("update service got %d requests in 4 hours", requested)
 		}
 
 		hangs := make(chan error, 2) // the second one when the test ends

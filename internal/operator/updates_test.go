@@ -36,8 +36,8 @@ func newGraphServer(t *testing.T) *graphServer {
 	return g
 }
 
-// serve makes the graph three versions: an update to the second, and one to the third that has a risk. Without images,
-// the service is broken.
+// serve serves a graph of three versions: an update to the second, and an update with a risk to the third. If there are
+// no images, the service fails.
 func (g *graphServer) serve(images ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -54,7 +54,7 @@ func (g *graphServer) serve(images ...string) {
 	}
 }
 
-// serveLargest makes the graph one whose risks are as large as they can be in an answer, with names that their
+// serveLargest serves a graph whose risks have the largest size that an answer allows, with names that their
 // conditions repeat.
 func (g *graphServer) serveLargest(version, image string) {
 	nodes, groups := []string{fmt.Sprintf(`{"version": %q}`, version)}, []string{}

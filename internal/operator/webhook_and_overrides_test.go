@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestAWebhookThatIsDown makes an update fail in the status after half a minute, and not before. The update continues
-// after the webhook was deleted.
-func TestAWebhookThatIsDown(t *testing.T) {
+// TestUnavailableWebhook: the status reports a failing update after half a minute, and not before. When the webhook is
+// deleted, the update continues.
+func TestUnavailableWebhook(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))

@@ -76,7 +76,7 @@ func definitionsOf[M Referrer](manifests, before []M) Definitions {
 	return old
 }
 
-// Add adds what an object declares if it is a CustomResourceDefinition. Variants of a definition add up.
+// Add adds the declarations of an object if it is a CustomResourceDefinition. Variants of a definition add up.
 func (d Definitions) Add(object *unstructured.Unstructured) {
 	if object.GroupVersionKind().GroupKind() != kinds.CustomResourceDefinition {
 		return

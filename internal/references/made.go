@@ -30,11 +30,11 @@ func IsBuiltIn(id kinds.ID) bool {
 	}
 }
 
-// servingCert are the annotations of a Service for which a controller makes a Secret with a certificate.
+// servingCert are the annotations of a Service for which a controller creates a Secret with a certificate.
 var servingCert = []string{"service.beta.openshift.io/serving-cert-secret-name",
 	"service.alpha.openshift.io/serving-cert-secret-name"}
 
-// issuing are the annotations for which cert-manager makes the Secrets that an Ingress or a Gateway names.
+// issuing are the annotations for which cert-manager creates the Secrets that an Ingress or a Gateway names.
 var issuing = []string{"cert-manager.io/issuer", "cert-manager.io/cluster-issuer", "certmanager.k8s.io/issuer",
 	"certmanager.k8s.io/cluster-issuer"}
 
@@ -44,7 +44,7 @@ var issued = map[schema.GroupKind]rule{
 	kinds.Gateway: {path: "spec.listeners.tls.certificateRefs.name", to: kinds.Secret},
 }
 
-// isIssued reports whether cert-manager makes the Secrets that an object with some annotations names.
+// isIssued reports whether cert-manager creates the Secrets that an object with some annotations names.
 func isIssued(annotations map[string]string) bool {
 	return annotations["kubernetes.io/tls-acme"] == "true" ||
 		slices.ContainsFunc(issuing, func(key string) bool { return annotations[key] != "" })

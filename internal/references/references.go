@@ -29,7 +29,7 @@ type Reference struct {
 	Consequence
 }
 
-// A Consequence is what becomes of an object while the object that it refers to does not exist.
+// A Consequence is the effect on an object while the object that it refers to does not exist.
 type Consequence string
 
 // The consequences.
@@ -166,8 +166,8 @@ func (f *finder) target(r rule, within map[string]any) kinds.ID {
 	return id
 }
 
-// inScope returns the object of a kind without its name: in a namespace if the kind is namespaced. It fails if that is
-// not known, or there is no namespace.
+// inScope returns an object ID of a kind without a name. If the kind is namespaced, the ID has the namespace. inScope
+// returns false if the scope is unknown, or if a namespaced kind has no namespace.
 func (d Definitions) inScope(kind schema.GroupKind, namespace string) (id kinds.ID, isKnown bool) {
 	scope := cmp.Or(kinds.ScopeOf(kind), d[kind].scope)
 	switch {

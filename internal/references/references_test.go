@@ -197,7 +197,7 @@ const definition = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDe
 {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgetclasses.shop.example},
   spec: {group: shop.example, scope: Cluster, names: {kind: WidgetClass}}}`
 
-// TestDeclared follows what definitions declare: through lists, into other namespaces, to kinds whose scope is known.
+// TestDeclared follows declared references: through lists, into other namespaces, to kinds whose scope is known.
 func TestDeclared(t *testing.T) {
 	const widget = "{apiVersion: shop.example/v1, kind: Widget, metadata: {name: w, namespace: shop}, " +
 		"spec: {target: tls, issuer: i, classRef: {name: gold}, parts: [{secretName: a}, {secretName: b, namespace: " +
@@ -245,7 +245,7 @@ func TestParseDeclarations(t *testing.T) {
 	}
 }
 
-// TestOwners: an object goes with its only owner, and stays with one of several.
+// TestOwners: an object is deleted with its only owner, and stays if it has other owners.
 func TestOwners(t *testing.T) {
 	const owner = "{apiVersion: apps/v1, kind: Deployment, name: web, uid: u}"
 	for owners, want := range map[string]references.Consequence{owner: references.Collected,

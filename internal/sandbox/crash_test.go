@@ -135,7 +135,7 @@ func newNamespace(t *testing.T, client kubernetes.Interface) string {
 	return namespace.Name
 }
 
-func TestStopEndsAResumeThatWaits(t *testing.T) {
+func TestStopEndsAWaitingResume(t *testing.T) {
 	s := sandboxtest.Start(t, sandbox.Options{Nodes: sandbox.NoNodes})
 	for _, component := range []string{sandbox.APIServer, sandbox.Etcd} {
 		if err := s.Kill(component); err != nil {

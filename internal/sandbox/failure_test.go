@@ -135,7 +135,7 @@ func TestOptionsReachTheComponents(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(accounts.Items) > 0 {
-		t.Errorf("a controller that is switched off created %d service accounts", len(accounts.Items))
+		t.Errorf("a disabled controller created %d service accounts", len(accounts.Items))
 	}
 	metrics, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	if err != nil || !strings.Contains(string(metrics),

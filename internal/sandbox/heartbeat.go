@@ -17,7 +17,7 @@ const (
 	giveLease = `{"spec": {"holderIdentity": null, "leaseDurationSeconds": 40}}`
 )
 
-// SilenceNode stops the heartbeats of a simulated node that is ready, until WakeNode. The node lifecycle controller
+// SilenceNode stops the heartbeats of a ready simulated node, until WakeNode. The node lifecycle controller
 // marks the node as unreachable after Options.NodeGrace. A deleted pod on the node stays if the annotation stop-after
 // delays its end: whether the lease counts for pods depends on the order in which two controllers of kwok 0.8 start.
 func SilenceNode(ctx context.Context, client kubernetes.Interface, name string) error {

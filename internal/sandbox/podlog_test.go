@@ -92,7 +92,7 @@ func TestLogIsFollowedUntilThePodEnds(t *testing.T) {
 	}
 }
 
-func TestLogOfARunThatDoesNotExist(t *testing.T) {
+func TestLogOfAMissingRun(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ behaviour, ending, want string }{
 		"the image is missing": {"image-pull", "Pending ImagePullBackOff",

@@ -11,9 +11,9 @@ type ports struct{ etcd, apiServer, callbacks int }
 // reservePorts finds free loopback ports for programs, and keeps the kernel from assigning them to other programs for
 // the next minute.
 //
-// If reservePorts only listened on port 0 and closed the listener, the next program could get the port. A connection
-// that is closed before leaves the port in TIME_WAIT: the kernel does not assign it as a free port, but a program that
-// binds it by number, as ours do, gets it. If another program binds the same number, the start fails with
+// If reservePorts only listened on port 0 and closed the listener, the next program could get the port. So it first
+// opens and closes a connection, which leaves the port in TIME_WAIT: the kernel does not assign it as a free port, but
+// the programs of the sandbox can bind it by number. If another program binds the same number, the start fails with
 // component.ErrPortTaken, and Start tries again.
 func reservePorts() (ports, error) {
 	var p ports

@@ -106,13 +106,13 @@ func TestDownStopsASandboxOfAnotherProcess(t *testing.T) {
 		t.Errorf("its folder still exists: %v", err)
 	}
 	if err := sandbox.Down(t.Context(), state.Name); !errors.Is(err, sandbox.ErrNotRunning) {
-		t.Errorf("stopping it again: %v, want %v", err, sandbox.ErrNotRunning)
+		t.Errorf("second Stop: got error %v, want %v", err, sandbox.ErrNotRunning)
 	}
 }
 
 func alive(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
-// awaitExit waits until a process exits that is not a child of this one.
+// awaitExit waits until a process exits. The process need not be a child of this one.
 func awaitExit(ctx context.Context, pid int) error {
 	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 5*time.Minute, true,
 		func(context.Context) (bool, error) {

@@ -53,7 +53,7 @@ spec:
 		fmt.Fprintf(&text, `              field%d:
                 default: ""
                 description: |-
-                  field%d says how the operator treats what it finds. When it is omitted,
+                  field%d defines how the operator treats its findings. When it is omitted,
                   the operator chooses a reasonable default, which may change over time.
 
                   It can't be changed once it is set.
@@ -73,8 +73,8 @@ const (
 	manyBytes = 16_000_000 // in total
 )
 
-// BenchmarkLoad also has what the cluster-version operator does with the same files,
-// library-go's parser, one file after the other, to compare with.
+// BenchmarkLoad also measures the cluster-version operator's way for comparison:
+// library-go's parser reads the same files, one after the other.
 func BenchmarkLoad(b *testing.B) {
 	files := largeRelease(manyFiles, manyBytes/manyFiles)
 	filter := payload.Filter{Profile: "self-managed-high-availability", FeatureSet: "Default", FeatureGates: []string{}}

@@ -99,8 +99,8 @@ func ImplicitlyEnabled(from, payload *Payload) []configv1.ClusterVersionCapabili
 	return inOrder(found)
 }
 
-// WithCapabilities returns the filter with more capabilities enabled. A filter without capabilities, which includes all
-// of them, is returned as it is if there are no more.
+// WithCapabilities returns the filter with more capabilities enabled. If f has no capabilities, and so includes all,
+// and more is empty, it returns f unchanged.
 func (f Filter) WithCapabilities(more []configv1.ClusterVersionCapability) Filter {
 	if f.Capabilities == nil && len(more) == 0 {
 		return f

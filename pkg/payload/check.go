@@ -26,7 +26,7 @@ type document struct {
 	places *Places // nil until they are needed
 }
 
-// manifest checks a document and returns it as a manifest, nil if it is none.
+// manifest checks a document and returns it as a manifest, or nil if it is not a manifest.
 func (d *document) manifest() (*Manifest, []Problem) {
 	fields, isMapping := d.value.(map[string]any)
 	if !isMapping {

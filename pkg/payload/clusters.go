@@ -12,9 +12,8 @@ import (
 )
 
 // CommonCluster returns a filter of a cluster on which two manifests of a release are both
-// applied, and whether there is one. Called with one manifest twice, it reports
-// whether that is applied on any cluster. Settings of f apply to
-// all clusters.
+// applied, and whether there is one. If a and b are the same manifest, it reports whether
+// the manifest is applied on any cluster. Settings of f apply to all clusters.
 func (f Filter) CommonCluster(a, b *Manifest) (Filter, bool) {
 	return f.findCluster([]*Manifest{a, b}, nil, append(a.gates(wanted), b.gates(wanted)...))
 }

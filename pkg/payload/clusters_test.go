@@ -22,16 +22,16 @@ func TestTogether(t *testing.T) {
 			want = want || includes(cluster, a) && includes(cluster, b)
 			wantWithout = wantWithout || includes(cluster, a) && !includes(cluster, b)
 		}
-		if where, got := (Filter{}).ClusterWithout(a, []*Manifest{b}); got != wantWithout ||
-			got && (!includes(where, a) || includes(where, b)) {
-			t.Fatalf("ClusterWithout: got %q, %t, want %t as for every cluster, for %v and %v", where, got, wantWithout,
-				a.annotations(), b.annotations())
+		if cluster, got := (Filter{}).ClusterWithout(a, []*Manifest{b}); got != wantWithout ||
+			got && (!includes(cluster, a) || includes(cluster, b)) {
+			t.Fatalf("ClusterWithout: got %q, %t, want %t as for every cluster, for %v and %v", cluster, got,
+				wantWithout, a.annotations(), b.annotations())
 		} else if got {
 			apart++
 		}
-		where, got := (Filter{}).CommonCluster(a, b)
-		if got && !(includes(where, a) && includes(where, b)) {
-			t.Fatalf("%q does not include both %v and %v", where, a.annotations(), b.annotations())
+		cluster, got := (Filter{}).CommonCluster(a, b)
+		if got && !(includes(cluster, a) && includes(cluster, b)) {
+			t.Fatalf("%q does not include both %v and %v", cluster, a.annotations(), b.annotations())
 		}
 		if got != want {
 			t.Fatalf("CommonCluster: got %t, want %t as for every cluster, for %v and %v", got, want, a.annotations(),

@@ -149,7 +149,7 @@ type singleFilter struct {
 	filter Filter
 }
 
-// single returns each field of a filter as a filter of its own, to find the one that excludes a manifest.
+// single returns each field of a filter as a separate filter, to find the field that excludes a manifest.
 func (f Filter) single() []singleFilter {
 	return []singleFilter{
 		{ByExclude, Filter{Exclude: f.Exclude}},

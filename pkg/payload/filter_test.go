@@ -112,7 +112,7 @@ func TestTheMajorVersionIsTheReleases(t *testing.T) {
 	}
 }
 
-func TestCapabilitiesThatAnUpdateSwitchesOn(t *testing.T) {
+func TestCapabilitiesEnabledByAnUpdate(t *testing.T) {
 	capabilities, err := payload.ParseCapabilities("None,Build")
 	if err != nil {
 		t.Fatal(err)
@@ -241,7 +241,7 @@ func TestUnrecognizedFilterValues(t *testing.T) {
 	}
 }
 
-func TestTheSameNameInTwoGroupsIsNoDuplicate(t *testing.T) {
+func TestSameNameInTwoGroupsIsNotADuplicate(t *testing.T) {
 	other := strings.Replace(configMap("x"), "apiVersion: v1", "apiVersion: example.com/v1", 1)
 	if _, problems := parse(t, files(t, map[string]string{"a.yaml": configMap("x"), "b.yaml": other}),
 		payload.Options{}); len(problems) > 0 {

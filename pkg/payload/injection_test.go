@@ -124,8 +124,8 @@ func TestSettingsOfTheCluster(t *testing.T) {
 	}
 }
 
-// TestAContainerThatIsNotThere has the manifest refused.
-func TestAContainerThatIsNotThere(t *testing.T) {
+// TestMissingContainer: the manifest is refused.
+func TestMissingContainer(t *testing.T) {
 	files := fstest.MapFS{"0000_10_web_web.yaml": {Data: []byte(strings.Replace(injected, "web,init", "web,inti", 1))}}
 	_, _, err := payload.Load(t.Context(), files, payload.Options{Injection: payload.Injection{NoProxy: ".svc"}})
 	if err == nil || !strings.Contains(err.Error(), `0000_10_web_web.yaml`) ||

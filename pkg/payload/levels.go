@@ -123,7 +123,8 @@ func stagesOf(all []*Manifest, places map[*Manifest]*ForeignPlace, own map[schem
 	return s
 }
 
-// prefix returns what is before the level of a kind in the level of a stage: its place, if there are several.
+// prefix returns the prefix of the level of a kind in a stage: the place of the stage if there are several stages, ""
+// otherwise.
 func (s stages) prefix(stage int) string {
 	if len(s.numbers) == 1 {
 		return ""

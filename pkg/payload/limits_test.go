@@ -77,7 +77,7 @@ func laughs(levels int) string {
 	return text.String()
 }
 
-func TestWhatIsLargeAndWithinTheLimits(t *testing.T) {
+func TestLargeInputWithinTheLimits(t *testing.T) {
 	for name, text := range map[string]string{
 		"keys":     thing + "spec:\n" + keys(120_000),
 		"numbers":  thing + "spec:\n" + strings.Repeat("- 0o7\n- 1.5\n", 50_000),

@@ -153,7 +153,7 @@ func TestNumberedFilesDecideAlone(t *testing.T) {
 	read, _, err := payload.Load(t.Context(), files, payload.Options{})
 	if err != nil || len(read.Manifests) != 2 || read.Manifests[0].ID().Name != "first" ||
 		read.Manifests[1].Foreign().Reason() != "" {
-		t.Errorf("it is %v (%v)", read, err)
+		t.Errorf("got %v (error %v)", read, err)
 	}
 }
 

@@ -122,7 +122,7 @@ func TestTemplatesAreRenderedInManifestsOnly(t *testing.T) {
 	}
 }
 
-func TestATemplateThatCannotBeRenderedRefusesTheRelease(t *testing.T) {
+func TestInvalidTemplateRefusesTheRelease(t *testing.T) {
 	for name, test := range map[string]struct{ template, want string }{
 		"no such field": {"{{.Nothing}}",
 			"manifests/a.yaml:7: its template can't be rendered: <.Nothing>: can't evaluate field Nothing in type " +
@@ -216,14 +216,14 @@ func TestAComponentsPlaceholders(t *testing.T) {
 				t.Error(diff)
 			}
 			if got := p.Manifests[0].Object().GetAnnotations()["image"]; test.image != "" && got != test.image {
-				t.Errorf("the image became %q", got)
+				t.Errorf("got image %q", got)
 			}
 		})
 	}
 }
 
 // Without a release, a component's folder has only the images with a digest.
-func TestPlaceholdersThatStay(t *testing.T) {
+func TestUnchangedPlaceholders(t *testing.T) {
 	p, problems := parse(t, files(t, map[string]string{
 		"image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","spec":{"tags":[
 {"name":"api","from":{"kind":"DockerImage","name":"registry.example/api:v0"}},{"name":"web","from":{"kind":"DockerImage","name":"registry.example/web:v0"}},
@@ -238,15 +238,15 @@ func TestPlaceholdersThatStay(t *testing.T) {
 		t.Error(diff)
 	}
 	if got := p.Manifests[1].Object().GetAnnotations()["image"]; got != "registry.example/web:v1" {
-		t.Errorf("the given image became %q", got)
+		t.Errorf("got given image %q", got)
 	}
 	if got := p.Manifests[0].Object().GetAnnotations()["other"]; !strings.HasSuffix(got,
 		" registry.example/pinned@sha256:aaaa") {
-		t.Errorf("the image by digest became %q", got)
+		t.Errorf("got image by digest %q", got)
 	}
 }
 
-func TestOnlyWhatNamesARegistryIsSubstituted(t *testing.T) {
+func TestOnlyImagesWithARegistryAreSubstituted(t *testing.T) {
 	p, problems := parse(t, release(t, map[string]string{
 		"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":"1.2.3"},"spec":{"tags":[
 {"name":"a","from":{"kind":"DockerImage","name":"redis:7"}},{"name":"b","from":{"kind":"DockerImage","name":"shop/web:1"}}]}}`,
@@ -254,11 +254,11 @@ func TestOnlyWhatNamesARegistryIsSubstituted(t *testing.T) {
 	}), payload.Options{})
 	if m := p.Manifests[0]; m.ID().Name != "redis" || m.Object().GetAnnotations()["uses"] != "shop/web" ||
 		len(problems) > 0 {
-		t.Errorf("it became %v %v; %v", m.ID(), m.Object().GetAnnotations(), lines(problems))
+		t.Errorf("got %v with annotations %v and problems %v", m.ID(), m.Object().GetAnnotations(), lines(problems))
 	}
 }
 
-func TestImagesForAComponentThatHasNoPlaceholders(t *testing.T) {
+func TestImagesForAComponentWithoutPlaceholders(t *testing.T) {
 	p, problems := parse(t, files(t, map[string]string{"a.yaml": configMap("a")}),
 		payload.Options{Release: &payload.References{Images: map[string]string{
 			"api":  "registry.example/api:1",
@@ -280,7 +280,7 @@ func TestARepositoryOfSeveralImagesIsLeftAlone(t *testing.T) {
 	}), payload.Options{})
 	if got := p.Manifests[0].Object().GetAnnotations()["images"]; got != "registry.example/all@sha256:aaaa "+
 		"registry.example/all@sha256:bbbb" || len(problems) > 0 {
-		t.Errorf("the images became %q; %v", got, lines(problems))
+		t.Errorf("got images %q and problems %v", got, lines(problems))
 	}
 }
 
@@ -297,7 +297,7 @@ func TestTheNameOfARelease(t *testing.T) {
 		"until it's named":  {plain, "mine", "mine"},
 	} {
 		if p, _ := parse(t, test.files, payload.Options{Name: test.named}); p.Name != test.want {
-			t.Errorf("%s: it is called %q", name, p.Name)
+			t.Errorf("%s: got name %q", name, p.Name)
 		}
 	}
 }
@@ -393,9 +393,9 @@ func TestARealReleaseLoads(t *testing.T) {
 	}
 }
 
-// TestWhatIsRenderedReadsTheSame writes each manifest of a release and reads it
+// TestRenderedManifestsReadTheSame writes each manifest of a release and reads it
 // again.
-func TestWhatIsRenderedReadsTheSame(t *testing.T) {
+func TestRenderedManifestsReadTheSame(t *testing.T) {
 	p, _ := parse(t, corpus(t), payload.Options{})
 	for _, m := range p.Manifests {
 		text, err := m.YAML()

@@ -228,7 +228,7 @@ func TestBadMetadata(t *testing.T) {
 	}
 }
 
-func TestTheVersionThatWasAskedFor(t *testing.T) {
+func TestRequestedVersion(t *testing.T) {
 	_, problems := parse(t, release(t, map[string]string{"release-manifests/a.yaml": configMap("a")}),
 		payload.Options{Version: "2.0.0"})
 	if diff := cmp.Diff([]string{
@@ -267,7 +267,7 @@ func TestManyJSONDocuments(t *testing.T) {
 	}
 }
 
-func TestFoldersThatAreNoRelease(t *testing.T) {
+func TestFoldersWithoutARelease(t *testing.T) {
 	for name, test := range map[string]struct {
 		files map[string]string
 		want  []string
@@ -292,8 +292,8 @@ func TestFoldersThatAreNoRelease(t *testing.T) {
 	}
 }
 
-// TestAFileThatCannotBeRead is about errors of the file system.
-func TestAFileThatCannotBeRead(t *testing.T) {
+// TestUnreadableFile is about errors of the file system.
+func TestUnreadableFile(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Symlink("nowhere", filepath.Join(folder, "a.yaml")); err != nil {
 		t.Skip(err)

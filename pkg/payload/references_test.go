@@ -76,7 +76,7 @@ func TestRewritingWithoutVersions(t *testing.T) {
 	}
 	const text = "0.0.1-snapshot 0.0.1-snapshot-kubernetes"
 	if got, unknown, _ := rewriting.Apply([]byte(text)); string(got) != text || len(unknown) > 0 {
-		t.Errorf("it became %q, and %v are unknown", got, unknown)
+		t.Errorf("got %q with unknown images %v", got, unknown)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 // A chunk is the text of one document with its position in the file.
 type chunk struct {
 	text   []byte
-	line   int // of the file, where text begins; 1 for the first
-	offset int // in the file, in bytes, where text begins
+	line   int // line of the file where text begins, from 1
+	offset int // byte offset in the file where text begins
 
 	marks int // characters that separate values; see limits.go
 }

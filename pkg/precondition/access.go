@@ -195,8 +195,8 @@ func (input Input) hasNoNamespace(ctx context.Context, c *cluster.Cluster) bool 
 	return apierrors.IsNotFound(err)
 }
 
-// lacking returns the part of a need that is not granted; nil if all is. A role may grant
-// it for some names, so each name is reviewed if it is not granted for all.
+// lacking returns the part of a need that is not granted, or nil if the whole need is granted. A role may grant
+// a need for some names only: if it is not granted for all names, lacking reviews each name.
 func (n *need) lacking(ctx context.Context, c *cluster.Cluster) (*Right, error) {
 	resource, subresource, _ := strings.Cut(n.Resource.Resource, "/")
 	attributes := authorizationv1.ResourceAttributes{

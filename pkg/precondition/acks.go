@@ -25,7 +25,7 @@ var (
 // An AdminGate holds back updates to another minor version until an administrator has acknowledged it.
 type AdminGate struct {
 	Name       string // the key in both ConfigMaps
-	Message    string // what the administrator has to acknowledge
+	Message    string // the change to acknowledge
 	Resolution string // who or what resolves it
 }
 

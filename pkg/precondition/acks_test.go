@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// TestGatesThatAreNotAcknowledged are those of the minor version that the cluster has, and those that are wrong.
-func TestGatesThatAreNotAcknowledged(t *testing.T) {
+// TestUnacknowledgedGates: gates of the minor version of the cluster are unacknowledged, and invalid gates.
+func TestUnacknowledgedGates(t *testing.T) {
 	gates := map[string]string{
 		"ack-1.0-prices": "prices go: see https://example.com/notes", "ack-1.0-taxes": "taxes go",
 		"ack-1.1-late":   "of the next version",

@@ -62,7 +62,7 @@ func (f *Facts) deletes(id kinds.ID) bool {
 	})
 }
 
-// judgePending returns the finding about objects that are not gone, for one cause. It describes the
+// judgePending returns the finding about objects that still exist for the same reason. It describes the
 // delete that was requested first.
 func (f *Facts) judgePending(alike []Delete, h hop) Finding {
 	slices.SortStableFunc(alike, func(a, b Delete) int { return a.since().Compare(b.since()) })

@@ -107,7 +107,7 @@ const (
 	usesSecret    = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: web}, spec: {template: {spec: {imagePullSecrets: [{name: old}]}}}}`
 )
 
-// TestTheDocumentation compares its examples with what is printed today.
+// TestTheDocumentation compares the examples of docs/gate.md with the current output.
 func TestTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../docs/gate.md")
 	if err != nil {

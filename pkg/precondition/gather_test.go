@@ -70,8 +70,8 @@ Blocks NoNamespace: 0000_10_web_12_j.yaml and 1 more manifest: ConfigMap without
 	}
 }
 
-// What the cluster serves now and the release's definition does not counts as the release
-// has it; and what came to be served since the last look is seen.
+// A definition of the release takes precedence over the versions that the cluster serves now.
+// Kinds that were added since the last discovery are found.
 func TestAReleasesDefinitionCounts(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	if _, err := c.FindKind(t.Context(), kinds.Pod); err != nil { // the last look
@@ -115,7 +115,7 @@ spec:
 	}
 }
 
-func TestAKindThatCannotBeAskedFor(t *testing.T) {
+func TestKindOfAnUnavailableAPI(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	down := sandboxtest.Apply(t, c, strings.ReplaceAll(`
 apiVersion: apiregistration.k8s.io/v1
@@ -128,7 +128,7 @@ spec: {group: down.example.com, version: v1, groupPriorityMinimum: 1, versionPri
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Delete(context.Background(), services, "", down.GetName(), down.GetUID()) })
-	sandboxtest.Eventually(t, "the kind of an API that is down is known", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the kind of an unavailable API is known", func(ctx context.Context) bool {
 		c.Refresh()
 		_, err := c.FindKind(ctx, schema.GroupKind{Group: "down.example.com", Kind: "Thing"})
 		return !errors.Is(err, cluster.ErrNotServed)
@@ -163,7 +163,7 @@ func TestAPendingDelete(t *testing.T) {
 		Version: "4.5.3",
 	})
 	known.RequestDelete(record.Tombstone{
-		ID:      kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "gone"},
+		ID:      kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "absent"},
 		UID:     "1",
 		Version: "4.5.3",
 	})
@@ -192,7 +192,7 @@ func TestAPendingDelete(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := precondition.Refuse(judge()); err != nil {
-		t.Errorf("after it is gone: %v", err)
+		t.Errorf("after the object is deleted: got error %v, want nil", err)
 	}
 }
 
@@ -237,7 +237,7 @@ Blocks ForeignObject: 0000_10_web_e.yaml: ConfigMap HERE/to-go is of release db,
 	}
 }
 
-func TestAnApplyThatRuns(t *testing.T) {
+func TestRunningApply(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	l := &lock.Lock{Client: c.Client, Namespace: namespace, Release: "web", Now: c.Now}
 	question := precondition.Input{Payload: release(t, "4.6.0", nil), Namespace: namespace, Lock: l}
@@ -261,7 +261,7 @@ func TestAnApplyThatRuns(t *testing.T) {
 	}
 }
 
-func TestAnEndedContextIsNoFact(t *testing.T) {
+func TestCanceledContextIsNotAFact(t *testing.T) {
 	c := testbed.Connect(t)
 	f := gather(t, c, precondition.Input{Payload: release(t, "4.6.0", nil)}) // all kinds are known by now
 	ended, end := context.WithCancelCause(t.Context())

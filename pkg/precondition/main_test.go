@@ -24,7 +24,7 @@ var testbed = sandboxtest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 
 func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
 
-// gather fills in what a question leaves out, and asks it.
+// gather sets defaults for the missing fields of input, and gathers the facts.
 func gather(t *testing.T, c *cluster.Cluster, input precondition.Input) *precondition.Facts {
 	t.Helper()
 	var scopes []inventory.Scope

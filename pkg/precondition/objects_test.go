@@ -54,20 +54,21 @@ Blocks ForeignObject: 0000_10_web_a.yaml and 2 more manifests: CronJob web/a and
 Blocks NoNamespace: 0000_10_web_a.yaml and 2 more manifests: CronJob web/a and 2 more are in no namespace, and objects of their kinds are in one; resolve by: writing metadata.namespace | CronJob web/a | 0000_10_web_a.yaml
 Blocks MissingRights: this account may not get secrets, services in namespaces a, b, which 0000_10_web_a.yaml needs; resolve by: granting it with a Role in each namespace, or a ClusterRole | CronJob web/a | 0000_10_web_a.yaml`)
 	if found := precondition.Evaluate(f); len(found[0].Objects) != 3 || found[0].Objects[2].Name != "c" {
-		t.Errorf("it is about %v", found[0].Objects)
+		t.Errorf("got finding about objects %v", found[0].Objects)
 	}
 }
 
-func TestKindsThatAreNotServed(t *testing.T) {
+func TestUnservedKinds(t *testing.T) {
 	manifests := crons(t)
 	for name, test := range map[string]struct {
 		unserved precondition.UnservedManifest
 		count    int
 		wanted   string
 	}{
-		"gone for good": {precondition.UnservedManifest{}, 1,
+		"no version served": {precondition.UnservedManifest{}, 1,
 			"Blocks UnservedKinds: 0000_10_web_a.yaml: the cluster does not serve CronJob in batch/v1beta1, nor any " +
-				"other version of it; resolve by: dropping it here, or using a cluster of another version of Kubernetes"},
+				"other version of it; resolve by: dropping it here, or using a cluster of another version of " +
+				"Kubernetes"},
 		"other version": {precondition.UnservedManifest{Has: "v1"}, 2,
 			"Blocks UnservedKinds: 0000_10_web_a.yaml and 1 more manifest: the cluster does not serve CronJob in " +
 				"batch/v1beta1, only in batch/v1; resolve by: writing batch/v1 instead"},
@@ -91,7 +92,7 @@ func TestKindsThatAreNotServed(t *testing.T) {
 	}
 }
 
-func TestRightsThatAreMissing(t *testing.T) {
+func TestMissingRights(t *testing.T) {
 	manifests := crons(t)
 	crons, nodes := schema.GroupResource{Group: "batch", Resource: "cronjobs"}, schema.GroupResource{Resource: "nodes"}
 	for name, test := range map[string]struct {

@@ -114,7 +114,7 @@ type Severity string
 
 // The severities.
 const (
-	Blocks Severity = "Blocks" // unless it is forced, the update does not begin
+	Blocks Severity = "Blocks" // the update does not begin, unless forced
 	Warns  Severity = "Warns"  // the update begins
 	Fails  Severity = "Fails"  // the update begins, and fails at an object; only previews find this
 )
@@ -122,10 +122,10 @@ const (
 // A Finding is a reason against an update.
 type Finding struct {
 	Check      string     `json:"check"` // the name of the check
-	Of         string     `json:"-"`     // what it is about, as the second part of its name; empty if it has none
+	Of         string     `json:"-"`     // the subject, which is the second part of the finding's name; optional
 	Severity   Severity   `json:"severity"`
 	Message    string     `json:"message"`         // in one line
-	Since      *time.Time `json:"since,omitempty"` // if that is known
+	Since      *time.Time `json:"since,omitempty"` // nil if unknown
 	Resolution string     `json:"resolution"`      // who or what resolves it
 	Object     *kinds.ID  `json:"object,omitempty"`
 	Objects    []kinds.ID `json:"objects,omitempty"` // all objects, if there are several
@@ -158,7 +158,7 @@ func (f Finding) Text() string {
 // A Check finds one kind of reason against an update.
 type Check struct {
 	Name  string // in CamelCase, as in findings and records
-	Short string // what it finds
+	Short string // describes its findings
 	Judge func(*Facts) []Finding
 }
 
@@ -240,7 +240,7 @@ func CheckNames(findings []Finding) []string {
 	return names
 }
 
-// Refuse returns the error of an update that is stopped, with a line for each finding that blocks; nil if none does.
+// Refuse returns an error with a line for each finding that blocks the update, or nil if none does.
 func Refuse(findings []Finding) error {
 	var lines []string
 	for _, finding := range Blocking(findings) {

@@ -41,7 +41,7 @@ func release(t testing.TB, version string, manifests map[string]string) *payload
 	return loaded
 }
 
-// configMap is a manifest in namespace web; one that is not empty annotates it.
+// configMap returns a ConfigMap manifest in namespace web, with an annotation unless annotation is empty.
 func configMap(name, annotation string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: web, annotations: {" +
 		annotation + "}}\n"
@@ -144,9 +144,9 @@ func TestPendingDeletesStopMinorUpdates(t *testing.T) {
 		"install": {nil, "4.5.3", "Warns " + what + "an install continues" + rest},
 		"none was completed": {[]string{"4.5.3..."}, "4.6.0",
 			"Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is deleted" + rest},
-		"a minor that was begun goes on": {[]string{"4.6.0...", "4.5.3"}, "4.6.0",
+		"a started minor update continues": {[]string{"4.6.0...", "4.5.3"}, "4.6.0",
 			"Warns " + what + "applying 4.6.0 again continues" + rest},
-		"a minor that was begun is fixed": {[]string{"4.6.0...", "4.5.3"}, "4.6.1",
+		"a patch of a started minor update": {[]string{"4.6.0...", "4.5.3"}, "4.6.1",
 			"Warns " + what + "the patch update from 4.6.0 to 4.6.1 continues" + rest},
 		"a patch that was begun, then minor": {[]string{"4.5.4...", "4.5.3"}, "4.6.0",
 			"Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is deleted" + rest},
@@ -192,7 +192,7 @@ func TestResolutionsOfPendingDeletes(t *testing.T) {
 		seen   tombstone.Observation
 		wanted string
 	}{
-		"gone": {tombstone.Observation{State: tombstone.Absent, Requested: "1"}, ""},
+		"deleted": {tombstone.Observation{State: tombstone.Absent, Requested: "1"}, ""},
 		"finalizers": {terminating([]string{"a/b", "c/d"}),
 			"Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since " +
 				"2026-05-01T12:00:00Z, held by finalizers a/b, c/d" + update +
@@ -281,7 +281,7 @@ func TestResolutionsOfPendingDeletes(t *testing.T) {
 	})
 }
 
-func TestAnObjectThatIsNeededIsBeingDeleted(t *testing.T) {
+func TestNeededObjectIsTerminating(t *testing.T) {
 	since := now.Add(-time.Hour)
 	const what, rest = "TerminatingObject: ConfigMap web/old, which 0000_10_web_old.yaml needs, is terminating since " +
 		"2026-05-04T11:00:00Z", " | since 2026-05-04T11:00:00Z | ConfigMap web/old | 0000_10_web_old.yaml"
@@ -331,7 +331,7 @@ Warns TerminatingObject: 1 more object that the update needs: being deleted, Con
 	})
 }
 
-func TestWhatReappearedMayBeWanted(t *testing.T) {
+func TestReappearedObjectMayBeWanted(t *testing.T) {
 	back := []precondition.Delete{
 		asked(tombstone.Observation{State: tombstone.Reappeared, Requested: "1", UID: "2", MadeBy: "kubectl at noon"}),
 	}
@@ -352,12 +352,14 @@ func TestWhatReappearedMayBeWanted(t *testing.T) {
 
 func TestReleasesDoNotGoBack(t *testing.T) {
 	const begun, done = "begun at 2026-05-03T11:00:00Z", "applied at 2026-05-03T12:00:00Z"
-	because := func(rule, resolution, text, from, verb string) string {
+	because := func(rule, resolution, text, newest, verb string) string {
 		_, since, _ := strings.Cut(verb, " at ")
 		return fmt.Sprintf("Blocks OlderVersion: %s is older than %s, which was %s: %s; resolve by: updating to %s or "+
-			"newer%s | since %s", text, from, verb, rule, from, resolution, since)
+			"newer%s | since %s", text, newest, verb, rule, newest, resolution, since)
 	}
-	older := func(text, from, verb string) string { return because("releases don't go back", "", text, from, verb) }
+	older := func(text, newest, verb string) string {
+		return because("releases don't go back", "", text, newest, verb)
+	}
 	for name, test := range map[string]struct {
 		before []string
 		to     string
@@ -487,7 +489,7 @@ func TestUpdatesSkipNothing(t *testing.T) {
 			"Blocks GiantHop: the major update from 4.22.3 to 5.1.0 skips 5.0; resolve by: updating to 5.0 first"},
 		"two majors": {[]string{"4.22.3"}, "6.0.0",
 			"Blocks GiantHop: the major update from 4.22.3 to 6.0.0 skips 5.0; resolve by: updating to 5.0 first"},
-		"what was begun is none": {[]string{"4.6.0...", "4.5.3"}, "4.7.0",
+		"a started update does not count": {[]string{"4.6.0...", "4.5.3"}, "4.7.0",
 			"Blocks GiantHop: the minor update from 4.5.3 to 4.7.0 skips 4.6; resolve by: updating to 4.6 first"},
 		"nothing was completed": {[]string{"4.6.0..."}, "4.7.0", ""},
 		"an install":            {nil, "7.7.7", ""},
@@ -501,7 +503,7 @@ func TestUpdatesSkipNothing(t *testing.T) {
 	}
 }
 
-func TestTombstonesThatHaveDoneTheirWork(t *testing.T) {
+func TestCompletedTombstones(t *testing.T) {
 	const stale = "Warns StaleTombstone: 0000_10_web_old.yaml: the tombstone of ConfigMap web/old was in 4.5.3 " +
 		"already, and does nothing any more; resolve by: dropping it from the release | ConfigMap web/old | " +
 		"0000_10_web_old.yaml"
@@ -511,7 +513,7 @@ func TestTombstonesThatHaveDoneTheirWork(t *testing.T) {
 		wanted   string
 	}{
 		"next minor": {"4.5.3", "4.6.0", nil, stale},
-		"seen gone just now": {"4.5.3", "4.6.0",
+		"deleted just now": {"4.5.3", "4.6.0",
 			[]precondition.Delete{asked(tombstone.Observation{State: tombstone.Absent})}, stale},
 		"patch":      {"4.5.3", "4.5.4", nil, ""},
 		"no version": {"", "4.6.0", nil, ""},
@@ -542,7 +544,7 @@ func TestTombstonesThatHaveDoneTheirWork(t *testing.T) {
 	})
 }
 
-func TestTombstonesOfWhatIsUsed(t *testing.T) {
+func TestTombstonesOfUsedObjects(t *testing.T) {
 	const finding = "Blocks DeletedInUse: 0000_10_web_old.yaml: the release deletes Secret web/old, and Deployment " +
 		"web/web (0000_10_web_web.yaml) refers to it in " +
 		"spec.template.spec.imagePullSecrets[0].name; resolve by: dropping the tombstone, or the reference | Secret " +

@@ -190,7 +190,7 @@ func TestRolesInOneNamespaceGiveNoRightsInAnother(t *testing.T) {
 	}
 }
 
-// Where there is no namespace for the record, the first apply makes it.
+// If the namespace of the record does not exist, the first apply creates it.
 func TestTheRecordsNamespaceMayHaveToBeMade(t *testing.T) {
 	namespace := testbed.Namespace(t)
 	sees := rule("", "namespaces", "get")
@@ -198,10 +198,10 @@ func TestTheRecordsNamespaceMayHaveToBeMade(t *testing.T) {
 	c := sandboxtest.Connect(t, accountOfCluster(t, namespace, sees))
 	const want = "may not create namespaces, which the record of release web needs; resolve by: granting it " +
 		"with a ClusterRole"
-	for where, isMissing := range map[string]bool{namespace: false, "nowhere-yet": true} {
-		f := gather(t, c, precondition.Input{Payload: release(t, "4.6.0", nil), Namespace: where})
+	for name, isMissing := range map[string]bool{namespace: false, "nowhere-yet": true} {
+		f := gather(t, c, precondition.Input{Payload: release(t, "4.6.0", nil), Namespace: name})
 		if got := rights(f, namespace); strings.Contains(got, want) != isMissing {
-			t.Errorf("%s: %s", where, got)
+			t.Errorf("%s: %s", name, got)
 		}
 	}
 	f := gather(t, c, precondition.Input{
@@ -279,7 +279,7 @@ func TestRightsToAwait(t *testing.T) {
 	}
 }
 
-func TestRightsThatCannotBeAskedFor(t *testing.T) {
+func TestUnknownRights(t *testing.T) {
 	config := sandboxtest.Tap(testbed.Sandbox(t).Config,
 		func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
 			if !strings.Contains(request.URL.Path, "selfsubjectaccessreviews") {
@@ -314,7 +314,7 @@ func TestWritersOfASharedNamespace(t *testing.T) {
 	account := "system:serviceaccount:" + namespace + ":"
 	if got, want := gather(t, c, shared).Writers, []string{account + "applier", account + "ci"}; !slices.Equal(got,
 		want) {
-		t.Errorf("they are %v, want %v", got, want)
+		t.Errorf("got %v, want %v", got, want)
 	}
 	if got := gather(t, sandboxtest.Connect(t, config), shared).Writers; len(got) > 0 {
 		t.Errorf("an account that may not review the rights of others gets %v", got)

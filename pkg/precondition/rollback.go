@@ -33,7 +33,8 @@ func (f *Facts) rolledBackTo() *record.HistoryEntry {
 	return &f.Record.History[index]
 }
 
-// deleted returns the manifests of a rollback whose objects newer versions have deleted, and that are gone or will be.
+// deleted returns the manifests of a rollback whose objects newer versions have deleted. Their deletion is completed or
+// pending.
 func (input Input) deleted(ctx context.Context, c *cluster.Cluster, places []place) []*payload.Manifest {
 	if input.Rollback == nil || input.Before == nil {
 		return nil

@@ -161,7 +161,7 @@ func (d *Definition) versionOf(object map[string]any) (*version, []Problem) {
 	}}
 }
 
-// servedVersions returns advice on what to write as the apiVersion.
+// servedVersions returns advice on the apiVersion to write.
 func (d *Definition) servedVersions() string {
 	served := d.Served()
 	if len(served) == 0 {

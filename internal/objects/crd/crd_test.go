@@ -68,7 +68,7 @@ func number(field string, value any) map[string]any {
 	}
 }
 
-func TestWhatADefinitionServes(t *testing.T) {
+func TestServedVersions(t *testing.T) {
 	d := numbers(t)
 	if diff := cmp.Diff([]string{"v1", "v2"}, d.Served()); diff != "" {
 		t.Errorf("served (-want +got):\n%s", diff)
@@ -78,7 +78,7 @@ func TestWhatADefinitionServes(t *testing.T) {
 	}
 }
 
-func TestNumbersAreWhatJSONMakesOfThem(t *testing.T) {
+func TestNumbersAreThoseOfJSON(t *testing.T) {
 	d := numbers(t)
 	for _, tc := range []struct {
 		field string
@@ -128,7 +128,7 @@ func TestNothingGivenIsChanged(t *testing.T) {
 		{definition, object(t, numbered)}, {before, number("unknown", "x")}, {after, number("integer", 1.0)},
 	} {
 		if diff := cmp.Diff(tc.want, tc.got); diff != "" {
-			t.Errorf("it was changed (-before +after):\n%s", diff)
+			t.Errorf("object was changed (-before +after):\n%s", diff)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func TestADefinitionServesManyAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-func TestAnUpdateForgivesWhatWasAsWrongBefore(t *testing.T) {
+func TestUpdateToleratesUnchangedProblems(t *testing.T) {
 	d := numbers(t)
 	with := func(field string, value any, either string) map[string]any {
 		object := number(field, value)
@@ -168,7 +168,7 @@ func TestAnUpdateForgivesWhatWasAsWrongBefore(t *testing.T) {
 	}
 }
 
-func TestUpdatesThatCannotBeCompared(t *testing.T) {
+func TestIncomparableUpdates(t *testing.T) {
 	d := numbers(t)
 	second := number("integer", int64(1))
 	second["apiVersion"] = "example.com/v2"
@@ -188,7 +188,7 @@ func TestUpdatesThatCannotBeCompared(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyCanUseIsNoDefinition(t *testing.T) {
+func TestUnusableDefinitions(t *testing.T) {
 	for text, want := range map[string]string{
 		"kind: ConfigMap": "kind: must be CustomResourceDefinition",
 		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, spec: 1}":                        "spec: can't be a number",

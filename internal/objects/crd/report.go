@@ -29,7 +29,7 @@ type report struct {
 func (r *report) unknown(names ...string) {
 	for _, name := range names {
 		p := locate(r.object, name)
-		if len(p.keys) == 0 { // a key that is empty, or all dots
+		if len(p.keys) == 0 { // an empty key, or only dots
 			p = place{keys: []string{name}, name: join("", name, false)}
 		}
 		r.found = append(r.found, Problem{

@@ -43,7 +43,7 @@ func secrets(found []string, value any, schema *apiextensions.JSONSchemaProps) [
 	return found
 }
 
-// scalars adds all values in the place of a password, of whatever type.
+// scalars adds all values in the place of a password, of any type.
 func scalars(found []string, value any) []string {
 	switch value := value.(type) {
 	case map[string]any:

@@ -12,9 +12,9 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
 
-// A validation is a file of testdata: definitions, of which crd.yaml is that of the
-// objects beside it, and in "want" what is wrong with each. An object may have been
-// another before: NAME.before.yaml.
+// A validation is a file of testdata. It has definitions (crd.yaml defines the kind of the
+// objects), objects, and in "want" the problems of each object. NAME.before.yaml is the
+// previous state of an object.
 type validation struct {
 	*transcript.Transcript
 	definitions []entry
@@ -35,17 +35,17 @@ func validations(t testing.TB) []*validation {
 	return all
 }
 
-func read(t testing.TB, from *transcript.Transcript) *validation {
+func read(t testing.TB, archive *transcript.Transcript) *validation {
 	t.Helper()
-	result := &validation{Transcript: from}
+	result := &validation{Transcript: archive}
 	before := map[string]map[string]any{}
-	for _, file := range from.Files {
+	for _, file := range archive.Files {
 		if file.Name == "want" {
 			continue
 		}
 		var object map[string]any
 		if err := yaml.Unmarshal(file.Data, &object); err != nil {
-			t.Fatalf("%s: %s: %v", from.Name, file.Name, err)
+			t.Fatalf("%s: %s: %v", archive.Name, file.Name, err)
 		}
 		base := strings.TrimSuffix(file.Name, ".yaml")
 		switch previous, isBefore := strings.CutSuffix(base, ".before"); {
@@ -107,8 +107,8 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// TestTheVerdictIsTheSameEachTime: the first objects of a definition have only those
-// rules compiled that they may break, later ones all of them.
+// TestTheVerdictIsTheSameEachTime: for the first objects of a definition, only the rules
+// that they may break are compiled; for later objects, all rules.
 func TestTheVerdictIsTheSameEachTime(t *testing.T) {
 	for _, v := range validations(t) {
 		for _, e := range v.objects {

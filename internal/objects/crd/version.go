@@ -108,8 +108,8 @@ func (v *version) validate(ctx context.Context, before, after map[string]any, re
 		return
 	}
 	if rules := v.rules(); rules != nil {
-		broken, left := rules.Validate(ctx, nil, v.structure, after, old, v.maxCost, options...)
-		report.addRules(broken, left < 0 && v.maxCost < celconfig.RuntimeCELCostBudget)
+		broken, budget := rules.Validate(ctx, nil, v.structure, after, old, v.maxCost, options...)
+		report.addRules(broken, budget < 0 && v.maxCost < celconfig.RuntimeCELCostBudget)
 	}
 }
 

@@ -31,13 +31,13 @@ type podEnd struct {
 // A hookPod is a pod of a hook with its end.
 type hookPod struct {
 	*corev1.Pod
-	end   podEnd
-	ended time.Time // its container; zero before
-	gone  time.Time // when it goes after its delete
+	end     podEnd
+	ended   time.Time // its container; zero before
+	removed time.Time // when a deleted pod is removed
 }
 
 // A cluster has the values that hooks are about, and a clock that jumps from one event to the next. It has no API:
-// a process looks at it, and changes it.
+// a process reads and changes its values.
 type cluster struct {
 	t         testing.TB
 	now       time.Time
@@ -58,7 +58,7 @@ type cluster struct {
 // An ownPod is a pod of the Deployment itself.
 type ownPod struct {
 	name, template string
-	gone           time.Time // zero while it runs
+	removed        time.Time // zero while the pod runs
 }
 
 func newCluster(t testing.TB) *cluster {
@@ -70,14 +70,14 @@ func newCluster(t testing.TB) *cluster {
 	}
 }
 
-// step lets the controllers and kubelets do what is due.
+// step runs the controllers and kubelets.
 func (c *cluster) step() {
-	c.own = slices.DeleteFunc(c.own, func(p ownPod) bool { return !p.gone.IsZero() && !c.now.Before(p.gone) })
+	c.own = slices.DeleteFunc(c.own, func(p ownPod) bool { return !p.removed.IsZero() && !c.now.Before(p.removed) })
 	c.deploy()
 	for _, pod := range c.pods {
 		c.run(pod)
 	}
-	c.pods = slices.DeleteFunc(c.pods, func(p *hookPod) bool { return !p.gone.IsZero() && !c.now.Before(p.gone) })
+	c.pods = slices.DeleteFunc(c.pods, func(p *hookPod) bool { return !p.removed.IsZero() && !c.now.Before(p.removed) })
 }
 
 // deploy is the deployment controller: Recreate, for simplicity.
@@ -90,13 +90,13 @@ func (c *cluster) deploy() {
 	for i := range c.own {
 		pod := &c.own[i]
 		isOld := pod.template != template && (c.live == nil || !c.live.Spec.Paused)
-		if pod.gone.IsZero() && (isOld || running >= wanted) {
-			pod.gone = c.now.Add(2 * time.Second)
+		if pod.removed.IsZero() && (isOld || running >= wanted) {
+			pod.removed = c.now.Add(2 * time.Second)
 			if c.oldStay {
-				pod.gone = c.now.Add(1000 * time.Hour)
+				pod.removed = c.now.Add(1000 * time.Hour)
 			}
 		}
-		if pod.gone.IsZero() {
+		if pod.removed.IsZero() {
 			running++
 		}
 	}
@@ -135,7 +135,8 @@ func (c *cluster) run(pod *hookPod) {
 	}
 }
 
-// end ends the container of a pod as its podEnd says. An eviction comes with its phase, any other end before it.
+// end terminates the container of a pod according to its podEnd. An eviction sets the phase of the pod at once;
+// otherwise, reportPhase sets it later.
 func (c *cluster) end(pod *hookPod) {
 	pod.ended = c.now
 	pod.Status.ContainerStatuses[0].State = corev1.ContainerState{
@@ -172,13 +173,13 @@ func (c *cluster) next(latest time.Time) time.Time {
 	for _, pod := range c.pods {
 		start := pod.CreationTimestamp.Add(time.Second)
 		times = append(times, start, start.Add(pod.end.after),
-			start.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds)*time.Second), pod.gone)
+			start.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds)*time.Second), pod.removed)
 		if !pod.ended.IsZero() {
 			times = append(times, pod.ended.Add(pod.end.phaseLag))
 		}
 	}
 	for _, pod := range c.own {
-		times = append(times, pod.gone)
+		times = append(times, pod.removed)
 	}
 	for _, item := range times {
 		if item.After(c.now) && (latest.IsZero() || item.Before(latest)) {
@@ -233,17 +234,17 @@ func (c *cluster) delete(name string) {
 		pod.DeletionTimestamp = &metav1.Time{Time: c.now.Add(30 * time.Second)}
 		switch {
 		case hasEnded(pod):
-			pod.gone = c.now
+			pod.removed = c.now
 		case pod.end.staysDeleted || pod.end.isNodeLost:
-			pod.gone = c.now.Add(1000 * time.Hour)
+			pod.removed = c.now.Add(1000 * time.Hour)
 		default:
-			pod.gone = c.now.Add(2 * time.Second)
+			pod.removed = c.now.Add(2 * time.Second)
 		}
 	}
 	c.step()
 }
 
-// deleteDeployment deletes the Deployment and what it owns.
+// deleteDeployment deletes the Deployment and the objects that it owns.
 func (c *cluster) deleteDeployment() {
 	c.live = nil
 	for _, pod := range slices.Clone(c.pods) {
@@ -251,7 +252,7 @@ func (c *cluster) deleteDeployment() {
 	}
 }
 
-// state returns what is remembered of the hooks: the annotation counts.
+// state returns the state of the hooks. The annotation takes precedence over the record.
 func (c *cluster) state() deploymenthook.State {
 	if c.live != nil {
 		if state, exists := deploymenthook.ReadState(c.live); exists {
@@ -308,9 +309,9 @@ func (c *cluster) put(desired *appsv1.Deployment, paused bool) {
 	c.step()
 }
 
-// isRolledOut reports whether the Deployment has the pods that it is to have.
+// isRolledOut reports whether the Deployment has all desired pods, and no others.
 func (c *cluster) isRolledOut() bool {
 	template := deploymenthook.HashTemplate(c.live)
-	isOther := func(p ownPod) bool { return p.template != template || !p.gone.IsZero() }
+	isOther := func(p ownPod) bool { return p.template != template || !p.removed.IsZero() }
 	return !slices.ContainsFunc(c.own, isOther) && len(c.own) == int(*c.live.Spec.Replicas)
 }

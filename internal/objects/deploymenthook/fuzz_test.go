@@ -30,7 +30,8 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(err)
 		}
 		if again := printAgain(t, string(printed)); again != string(printed) {
-			t.Errorf("it is printed in another way when it is read again: %s", cmp.Diff(string(printed), again))
+			t.Errorf("hooks differ when parsed and printed again (-first +second):\n%s",
+				cmp.Diff(string(printed), again))
 		}
 		for _, value := range valuesOf(t, shown) {
 			if value != "***" {

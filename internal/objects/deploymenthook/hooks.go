@@ -78,7 +78,7 @@ const (
 	KeepAlways KeepPolicy = "Always"
 )
 
-// A Hook is a command that runs in a pod of its own at one stage of a rollout.
+// A Hook is a command that runs in a separate pod at one stage of a rollout.
 type Hook struct {
 	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"` // default: Retry
 	ExecNewPod    *ExecNewPod   `json:"execNewPod,omitempty"`

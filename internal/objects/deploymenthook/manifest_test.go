@@ -14,7 +14,7 @@ import (
 
 const valid = `"{pre: {execNewPod: {containerName: web, command: [rake]}}, post: {execNewPod: {containerName: web, command: [rake]}}}"`
 
-// TestCheck has what is wrong outside of the annotation.
+// TestCheck covers problems outside of the annotation.
 func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct{ manifest, want string }{
 		"a Deployment with hooks": {`
@@ -62,7 +62,7 @@ spec: {template: {metadata: {annotations: {runlevel.dev/lifecycle-hooks: ` + val
 `, `
 spec template metadata annotations runlevel.dev/lifecycle-hooks: MisplacedHooks: runlevel.dev/lifecycle-hooks has no effect in a pod template: move it to metadata.annotations of the Deployment
 `},
-		"a Deployment that is paused and create-only": {`
+		"a paused, create-only Deployment": {`
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web, annotations: {runlevel.dev/lifecycle-hooks: ` + valid +

@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 )
 
-// TestMasked has what is hidden of hooks, and what is not.
+// TestMasked covers the parts of hooks that are masked, and those that are not.
 func TestMasked(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"nothing to hide": {"pre:   # before\n  execNewPod: {containerName: web, command: [rake]}\n", ""},
@@ -79,7 +79,7 @@ post: hunter2
 	}
 }
 
-// TestMaskedChange marks values that differ, wherever the variable stands in the list.
+// TestMaskedChange marks values that differ, regardless of the position of the variable in the list.
 func TestMaskedChange(t *testing.T) {
 	const before = "pre:\n  execNewPod:\n    env:\n    - name: A\n      value: hunter2\n    - name: B\n      value: " +
 		"hunter2\n"
@@ -87,7 +87,7 @@ func TestMaskedChange(t *testing.T) {
 		"other\n    - name: A\n      value: hunter2\n"
 	old, changed := deploymenthook.MaskedChange(before, after)
 	if want := strings.ReplaceAll(before, "hunter2", "'***'"); old != want {
-		t.Errorf("before, it is\n%s", old)
+		t.Errorf("got old value\n%s", old)
 	}
 	want := strings.ReplaceAll(strings.ReplaceAll(after, "hunter2", "'***'"), "other", "'*** (changed)'")
 	if diff := cmp.Diff(want, changed); diff != "" {

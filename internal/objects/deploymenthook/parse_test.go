@@ -41,7 +41,7 @@ spec:
 	return made
 }
 
-// TestProblems has each thing that can be wrong, with the line and column where it stands.
+// TestProblems has each possible problem, with its line and column.
 func TestProblems(t *testing.T) {
 	for name, test := range map[string]struct {
 		strategy string
@@ -76,7 +76,7 @@ post:
 		"a tab": {hooks: "pre:\n\texecNewPod: {}\n", want: `
 2:1 InvalidHooks: this line begins with a tab: indent it with blanks
 `},
-		"a value that is no YAML": {hooks: "pre:\n  execNewPod: {containerName: web, command: [a], env: [{name: A, " +
+		"a value of invalid YAML": {hooks: "pre:\n  execNewPod: {containerName: web, command: [a], env: [{name: A, " +
 			"value: @hunter2}]}\n", want: `
 2:1 InvalidHooks: a value begins with a character that YAML reserves, such as @, % or a backquote: put it in quotes
 `},
@@ -160,7 +160,7 @@ post:
 2:16 HookContainer: pre.execNewPod.containerName: Not found: "wait": name one of the template's containers: it has web, proxy
 4:3 HookContainer: post.execNewPod.containerName: Required value: name the container of the template whose image runs: it has web, proxy
 `},
-		"a container that is a number": {hooks: "pre:\n  execNewPod: {containerName: 5, command: [rake]}\n", want: `
+		"a number as the container": {hooks: "pre:\n  execNewPod: {containerName: 5, command: [rake]}\n", want: `
 2:16 InvalidHooks: pre.execNewPod.containerName: Invalid value: it is of type number, and must be a string: write it in quotes
 `},
 		"mid under RollingUpdate": {hooks: "mid:\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
@@ -191,7 +191,7 @@ post:
 		"no execNewPod": {hooks: "pre:\n  failurePolicy: Retry\n", want: `
 1:1 InvalidHooks: pre.execNewPod: Required value: write the containerName and the command of the hook below it
 `},
-		"a command that is a text": {hooks: "pre:\n  execNewPod:\n    containerName: web\n    command: rake " +
+		"a text as the command": {hooks: "pre:\n  execNewPod:\n    containerName: web\n    command: rake " +
 			"db:migrate\n    args: --all\n", want: `
 5:5 InvalidHooks: pre.execNewPod.args: Invalid value: it is of type string, and must be a list with an item for each word, such as [rake, "db:migrate"], or [sh, -c, "…"] for a line of a shell
 `},
@@ -222,7 +222,7 @@ pre:
 10:8 InvalidHooks: pre.execNewPod.env[3].name: Invalid value: not a valid environment variable name: write letters, digits and _, such as DB_NAME, and its content into value
 11:36 InvalidHooks: pre.execNewPod.env[4].valueFrom: Forbidden: it stands beside a value: keep one of them
 `},
-		"a value that is a number": {hooks: "pre:\n  execNewPod:\n    containerName: web\n    command: [rake]\n    " +
+		"a number as a value": {hooks: "pre:\n  execNewPod:\n    containerName: web\n    command: [rake]\n    " +
 			"env:\n    - {name: A, value: a}\n    - name: PORT\n      value: 8080\n", want: `
 8:7 InvalidHooks: pre.execNewPod.env[1].value: Invalid value: it is of type number, and must be a string: write it in quotes
 `},
@@ -276,7 +276,7 @@ pre:
 		"a key with a line break": {hooks: "pre: {\"a\\nb\": 1}\n", want: `
 1:7 InvalidHooks: pre.a\nb: Forbidden: unknown field: write one of failurePolicy, execNewPod, timeoutSeconds, backoffLimit, serviceAccountName, resources, keep
 `},
-		"an environment that is a mapping": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake], env: " +
+		"a mapping as the environment": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake], env: " +
 			"{PASSWORD: hunter2}}\n", want: `
 2:53 InvalidHooks: pre.execNewPod.env: Invalid value: it is of type object, and must be a list
 `},
@@ -369,12 +369,12 @@ func linesOf(problems []deploymenthook.HookProblem) string {
 	return lines.String()
 }
 
-// TestDefaults are what a hook does that says nothing of it.
+// TestDefaults compares the defaults of an empty hook, and the explicit settings of another.
 func TestDefaults(t *testing.T) {
 	hook := &deploymenthook.Hook{}
 	if hook.Policy() != deploymenthook.Retry || hook.Timeout().Minutes() != 10 ||
 		hook.Keeps() != deploymenthook.KeepFailed {
-		t.Errorf("a hook that says nothing has the policy %s, %s, and keeps %s", hook.Policy(), hook.Timeout(),
+		t.Errorf("empty hook: got policy %s, timeout %s and keep %s, want the defaults", hook.Policy(), hook.Timeout(),
 			hook.Keeps())
 	}
 	hook = &deploymenthook.Hook{
@@ -384,7 +384,7 @@ func TestDefaults(t *testing.T) {
 	}
 	if hook.Policy() != deploymenthook.Abort || hook.Timeout().Seconds() != 30 ||
 		hook.Keeps() != deploymenthook.KeepNever {
-		t.Errorf("a hook that says all of it has the policy %s, %s, and keeps %s", hook.Policy(), hook.Timeout(),
+		t.Errorf("full hook: got policy %s, timeout %s and keep %s, want its settings", hook.Policy(), hook.Timeout(),
 			hook.Keeps())
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 )
 
-// aTemplate has what a pod of a hook has, and what it must not have.
+// aTemplate has fields that a pod of a hook inherits, and fields that it must not inherit.
 const aTemplate = `
 metadata:
   labels: {app: web}
@@ -94,12 +94,12 @@ func created(t *testing.T, stage deploymenthook.Stage, name, hook string) *corev
 	seen.State = *begin.State
 	action := rollout.Next(stage, seen)
 	if action.Do != deploymenthook.Create {
-		t.Fatalf("it would %s: %s", action.Do, action.Message)
+		t.Fatalf("got action %s: %s", action.Do, action.Message)
 	}
 	return action.Pod
 }
 
-// TestPod compares all that a pod has: what is not here, it does not have.
+// TestPod compares the whole pod: it must not have any other fields.
 func TestPod(t *testing.T) {
 	pod := created(t, deploymenthook.Pre, "web", `
 timeoutSeconds: 30
@@ -171,10 +171,10 @@ func TestPodOfPost(t *testing.T) {
 	container := pod.Spec.Containers[0]
 	if pod.Spec.ServiceAccountName != "caller" || container.Resources.Limits.Cpu().String() != "100m" ||
 		container.Image != "proxy" || *pod.Spec.ActiveDeadlineSeconds != 600 {
-		t.Errorf("it has not what the hook says: %v", pod.Spec)
+		t.Errorf("pod spec does not have the settings of the hook: %v", pod.Spec)
 	}
 	if pod.Spec.Volumes != nil || container.VolumeMounts != nil {
-		t.Errorf("it has volumes that the hook does not list: %v", pod.Spec.Volumes)
+		t.Errorf("pod has volumes that the hook does not list: %v", pod.Spec.Volumes)
 	}
 }
 

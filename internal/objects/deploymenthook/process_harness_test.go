@@ -19,7 +19,7 @@ var (
 	errGivenUp = errors.New("given up")
 )
 
-// A process applies the Deployment of one release. What it has in memory is lost with it.
+// A process applies the Deployment of one release. When it ends, its memory is lost.
 type process struct {
 	*cluster
 	rollout  deploymenthook.Rollout
@@ -34,7 +34,7 @@ type process struct {
 	actions     int
 }
 
-// apply does what the steps of a Deployment with hooks do, one after the other.
+// apply runs the steps of a Deployment with hooks, one after the other.
 func (p *process) apply() error {
 	p.step()
 	for _, stage := range []deploymenthook.Stage{deploymenthook.Pre, deploymenthook.Mid} {
@@ -87,7 +87,7 @@ func (p *process) object() error {
 	return nil
 }
 
-// checkBefore checks that nothing of a new template comes before its first hooks are done.
+// checkBefore checks that a new template has no effect before its first hooks have completed.
 func (p *process) checkBefore() {
 	if p.live != nil && deploymenthook.HashTemplate(p.live) == p.rollout.Template && !p.live.Spec.Paused {
 		return
@@ -95,12 +95,12 @@ func (p *process) checkBefore() {
 	state := p.state()
 	for _, stage := range []deploymenthook.Stage{deploymenthook.Pre, deploymenthook.Mid} {
 		if p.rollout.Hooks.Of(stage) != nil && state.Rollout != "" && state.Hooks[stage].Result == "" {
-			p.t.Fatalf("the template comes before its %s hook is done", stage)
+			p.t.Fatalf("template is in effect before its %s hook has completed", stage)
 		}
 	}
 }
 
-// until does one action after the other, until a stage is done.
+// until runs one action after the other, until a stage is complete.
 func (p *process) until(stage deploymenthook.Stage,
 	next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) error {
 	if state := p.state(); state.IsRolledOut(p.rollout.Template) && (p.rollout.Override.IsEmpty() || p.isOverruled) {
@@ -137,16 +137,16 @@ func (p *process) check(stage deploymenthook.Stage, seen deploymenthook.RolloutF
 	}
 	switch isSame := action.State != nil && action.State.Text() == seen.State.Text(); {
 	case action.Do == deploymenthook.Save && isSame && (!action.IsOverruling || seen.IsOverruled):
-		p.t.Fatalf("%s: the state that is there is saved: %s", stage, action.State.Text())
+		p.t.Fatalf("%s: got Save of an unchanged state: %s", stage, action.State.Text())
 	case action.Do == deploymenthook.Wait && !action.Until.After(seen.Now):
-		p.t.Fatalf("%s: %q is waited for until now", stage, action.Message)
+		p.t.Fatalf("%s: got a wait that ends now: %q", stage, action.Message)
 	}
 	if action.State != nil && len(action.State.Text()) > 2000 {
 		p.t.Fatalf("%s: the state grows: %s", stage, action.State.Text())
 	}
 }
 
-// look returns what a process sees.
+// look returns the facts that a process sees.
 func (p *process) look(stage deploymenthook.Stage) deploymenthook.RolloutFacts {
 	seen := deploymenthook.RolloutFacts{
 		Now:         p.now,
@@ -198,7 +198,7 @@ func (p *process) do(stage deploymenthook.Stage, action deploymenthook.HookActio
 	}
 }
 
-// createHook creates the pod of a hook, or notes why that is refused.
+// createHook creates the pod of a hook, or records why the pod was refused.
 func (p *process) createHook(pod *corev1.Pod) {
 	err := p.create(pod)
 	if err == nil {

@@ -35,7 +35,7 @@ type Override struct {
 	By    string  // the user
 }
 
-// IsEmpty reports whether the user has requested nothing.
+// IsEmpty reports whether the user has not requested anything.
 func (o Override) IsEmpty() bool { return len(o.Skip)+len(o.Rerun) == 0 }
 
 // RolloutFacts is the observed state of a Deployment and of its hooks.
@@ -66,7 +66,7 @@ type HookAction struct {
 	State   *State // to be saved with the action; nil if unchanged
 	Message string // the reason of a wait or of another action
 
-	Pod      *corev1.Pod // to create, delete or wait for; or an ended pod
+	Pod      *corev1.Pod // the pod to create, delete or wait for, or an ended pod
 	Replicas *int32      // to scale the Deployment to
 	Until    time.Time   // when to call Next again at the latest; zero if only after a change
 	Reason   string      // of a failure

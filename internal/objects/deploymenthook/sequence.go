@@ -65,7 +65,7 @@ func (s sequence) next() HookAction {
 		return HookAction{Do: MakePaused}
 	case p.Began == nil:
 		return s.start(p)
-	case s.seen.Live == nil: // it was deleted, and may be created again
+	case s.seen.Live == nil: // deleted; may be created again
 		return s.await(p, NoReplicaSet, "the Deployment does not exist")
 	case s.stage == Mid && count(s.seen.Live) > 0:
 		return s.scaleDown(p)

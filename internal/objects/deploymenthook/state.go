@@ -33,7 +33,7 @@ type State struct {
 	Hooks map[Stage]HookProgress `json:"hooks,omitempty"`
 }
 
-// A StoppedRollout is a rollout that was given up.
+// A StoppedRollout is an abandoned rollout.
 type StoppedRollout struct {
 	Stage   Stage       `json:"stage"`
 	Hash    string      `json:"hash"` // of the hook and the template

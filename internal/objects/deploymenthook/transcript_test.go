@@ -31,7 +31,7 @@ import (
 //	                     follow
 //	apply v2 [skip STAGE] [rerun STAGE] [until [STAGE] ACTION]    the process is killed after that action
 //	refuse [for good] WORDS, allow    pods of hooks
-//	create-only          is what the Deployment is from now on
+//	create-only          makes the Deployment create-only from now on
 //	scale 3, delete pod, delete deployment, lose annotation, lose record, wait 1m, old pods stay, no ReplicaSet
 func TestTranscripts(t *testing.T) {
 	transcript.Each(t, "testdata/sequence/*.txtar", func(t *testing.T, file *transcript.Transcript) {
@@ -64,7 +64,7 @@ func play(t *testing.T, file *transcript.Transcript, script string) string {
 	return s.out.String()
 }
 
-// end writes how the Deployment and the pods of its hooks stand at the end of a script.
+// end writes the state of the Deployment and of the pods of its hooks at the end of a script.
 func (s *scene) end() {
 	if s.live == nil {
 		fmt.Fprintln(&s.out, "no Deployment")
@@ -108,7 +108,7 @@ func (s *scene) command(line string) {
 	}
 }
 
-// happens does what other writers do.
+// happens applies a change of another writer.
 func (s *scene) happens(line string) {
 	switch line {
 	case "delete pod":
@@ -124,8 +124,8 @@ func (s *scene) happens(line string) {
 	case "old pods go":
 		s.oldStay = false
 		for i := range s.own {
-			if !s.own[i].gone.IsZero() {
-				s.own[i].gone = s.now
+			if !s.own[i].removed.IsZero() {
+				s.own[i].removed = s.now
 			}
 		}
 	case "no ReplicaSet":
@@ -137,7 +137,7 @@ func (s *scene) happens(line string) {
 	}
 }
 
-// given makes a Deployment whose rollout is complete.
+// given creates a Deployment whose rollout is complete.
 func (s *scene) given(name, replicas string) {
 	rollout := s.release(name)
 	count := int32(s.number(replicas))

@@ -154,12 +154,12 @@ func TestItemsAreMatchedByTheirFirstKey(t *testing.T) {
 
 // TestKeysLeadToTheValue follows the path of each change into the objects.
 func TestKeysLeadToTheValue(t *testing.T) {
-	before := object(t, `{c: [{name: a, v: 1}, {name: b, v: [x, q]}, {name: gone}], m: {k.k: 1}}`)
+	before := object(t, `{c: [{name: a, v: 1}, {name: b, v: [x, q]}, {name: old}], m: {k.k: 1}}`)
 	after := object(t, `{c: [{name: new}, {name: b, v: [x, z]}, {name: a, v: 2}], m: {k.k: 2}}`)
 	want := map[string]string{
 		"c[name=a].v":    "c 2 v",
 		"c[name=b].v[1]": "c 1 v 1",
-		"c[name=gone]":   "c 2",
+		"c[name=old]":    "c 2",
 		"c[name=new]":    "c 0",
 		"c":              "c",
 		`m["k.k"]`:       "m k.k",
@@ -197,7 +197,7 @@ func TestMask(t *testing.T) {
 		"not what they must be": {`{apiVersion: v1, kind: Secret, immutable: x, type: {a: x}, metadata: {annotations: [x], managedFields: [x]}}`, `{apiVersion: v1, kind: Secret, immutable: "***", type: {a: "***"}, metadata: {annotations: "***", managedFields: "***"}}`},
 		"within something": {`{kind: Template, objects: [{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {a: x}}, {a: b}], one: {apiVersion: v1, kind: Secret, dta: [x]}}`,
 			`{kind: Template, objects: [{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {a: "***"}}, {a: b}], one: {apiVersion: v1, kind: Secret, dta: "***"}}`},
-		"a Secret that is only referenced": {`{ref: {apiVersion: v1, kind: Secret, name: s, namespace: n, key: k}}`,
+		"a reference to a Secret": {`{ref: {apiVersion: v1, kind: Secret, name: s, namespace: n, key: k}}`,
 			`{ref: {apiVersion: v1, kind: Secret, name: s, namespace: n, key: k}}`},
 		"a slash in front": {`{apiVersion: /v1, kind: Secret, stringData: {a: x}}`,
 			`{apiVersion: /v1, kind: Secret, stringData: {a: "***"}}`},

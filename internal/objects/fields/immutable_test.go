@@ -63,8 +63,8 @@ func truths(t *testing.T) []kindOfTruth {
 	return kinds
 }
 
-// TestEveryClaimIsTried compares the table with its tests: they must agree on what
-// there is to try.
+// TestEveryClaimIsTried compares the table with its tests: the tests must cover each
+// claim.
 func TestEveryClaimIsTried(t *testing.T) {
 	tried := map[string][]string{}
 	for _, kind := range truths(t) {
@@ -109,7 +109,7 @@ func TestImmutableFieldsOnAnAPIServer(t *testing.T) {
 				}
 				before, after := fill(t, kind.object(c.Before), id), fill(t, kind.object(c.After), id)
 				if err := server.apply(t, before); err != nil {
-					t.Fatal("it can't even be made:", err)
+					t.Fatal("create the object:", err)
 				}
 				server.await(t, before, kind.Await)
 				err := server.apply(t, after)
@@ -211,7 +211,7 @@ func (s server) apply(t *testing.T, object map[string]any) error {
 	_, resource := s.resource(t, object)
 	applied := (&unstructured.Unstructured{Object: object}).DeepCopy()
 	t.Cleanup(func() {
-		// The test's own context has ended by now.
+		// The context of the test is already canceled.
 		_ = resource.Delete(context.Background(), applied.GetName(), metav1.DeleteOptions{})
 	})
 	_, err := resource.Apply(t.Context(), applied.GetName(), applied,
@@ -219,8 +219,8 @@ func (s server) apply(t *testing.T, object map[string]any) error {
 	return err
 }
 
-// await waits until a field of an object has a value, or a list of conditions has one
-// that is true.
+// await waits until a field of an object has a value, or a condition in a list is
+// true.
 func (s server) await(t *testing.T, object map[string]any, wanted []string) {
 	t.Helper()
 	if wanted == nil {

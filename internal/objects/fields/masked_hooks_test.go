@@ -22,7 +22,7 @@ metadata:
       pre: {execNewPod: {env: [{name: PASSWORD, value: hunter2}]}}
 `
 
-// TestHooksAreMasked: the values of environment variables of hooks, and kubectl's copy of them.
+// TestHooksAreMasked covers the values of environment variables of hooks, and kubectl's copy of the hooks.
 func TestHooksAreMasked(t *testing.T) {
 	const want = `{"kind":"Deployment","metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"***",` +
 		`"runlevel.dev/lifecycle-hooks":"pre:\n  execNewPod:\n    env:\n    - name: PASSWORD\n      value: '***'\n","shop.example/note":"hunter2 is the name of our rabbit"},"name":"web"}}`
@@ -48,7 +48,7 @@ func TestHooksAreMasked(t *testing.T) {
 	}
 }
 
-// TestDiffMasksHooks in the annotation, and in what holds it.
+// TestDiffMasksHooks: hooks are masked in the annotation, and in objects that contain it.
 func TestDiffMasksHooks(t *testing.T) {
 	const value, other = "'***'", "'*** (changed)'"
 	text := func(value string) string {

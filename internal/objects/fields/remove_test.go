@@ -51,7 +51,7 @@ func TestRemove(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := object(t, test.object)
 			if had := fields.Has(got, test.path); had != (test.want != "") {
-				t.Errorf("it has it: %t", had)
+				t.Errorf("got Has %t, want %t", had, !had)
 			}
 			removed := fields.Remove(got, test.path)
 			want := test.want
@@ -79,7 +79,7 @@ func TestEmptyToNull(t *testing.T) {
 			made := fields.EmptyToNull(current, test.path)
 			got, _ := json.Marshal(current) // never fails
 			if string(got) != test.want || made == cmp.Equal(before, current) {
-				t.Errorf("made: %t, it is %s", made, got)
+				t.Errorf("got %s (changed: %t), want %s", got, made, test.want)
 			}
 		})
 	}

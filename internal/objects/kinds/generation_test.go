@@ -26,8 +26,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// A specimen is an object of a kind, and the changes of it to try, as
-// testdata/generations.yaml has them.
+// A specimen is an object of a kind with the changes to try. Specimens are read from
+// testdata/generations.yaml.
 type specimen struct {
 	Object  map[string]any
 	Changes []map[string]any
@@ -59,8 +59,8 @@ func specimens(t *testing.T) []specimen {
 	return list
 }
 
-// TestEveryFieldOfACountingKindIsTried keeps the table from growing older than the kinds:
-// a field that is new to one of them may be one that does not count.
+// TestEveryFieldOfACountingKindIsTried fails when a kind has a new field: the field may not
+// count, so it must be tried.
 func TestEveryFieldOfACountingKindIsTried(t *testing.T) {
 	tried := map[schema.GroupKind]bool{}
 	for _, s := range specimens(t) {
@@ -158,7 +158,7 @@ func newServer(t *testing.T) server {
 	return s
 }
 
-// noChanges are subresources of kinds with a generation by which nothing is changed.
+// noChanges are subresources, of kinds with a generation, that do not change the object.
 var noChanges = []string{"attach", "eviction", "exec", "portforward", "proxy"}
 
 // add takes in the kinds of a version of a group.
@@ -258,7 +258,7 @@ func (p *probe) change(patch map[string]any, part string) bool {
 	return true
 }
 
-// refuse tries a change that must not come to be.
+// refuse tries a change that the API server must refuse.
 func (p *probe) refuse(patch map[string]any) {
 	p.Helper()
 	before := p.last
@@ -269,8 +269,8 @@ func (p *probe) refuse(patch map[string]any) {
 	}
 }
 
-// changeStatus writes the status, and along with it what else there is to change: that
-// must not come in by this door.
+// changeStatus writes the status, and tries to change other fields with it. The API server
+// must ignore these.
 func (p *probe) changeStatus() {
 	p.Helper()
 	before := p.last
@@ -291,7 +291,7 @@ func (p *probe) changeStatus() {
 	}
 }
 
-// write sends a patch, or what binds a pod, and reads the object again.
+// write sends a patch, or a binding of a pod, and reads the object again.
 func (p *probe) write(patch map[string]any, part string) error {
 	body, err := json.Marshal(patch)
 	if err != nil {

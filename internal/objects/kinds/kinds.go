@@ -1,5 +1,5 @@
 // Package kinds identifies objects, and has the properties of Kubernetes' own kinds: their versions and scopes, where
-// their pods are, when they are applied and deleted, and what a delete of them loses. ObjectCounts counts objects by
+// their pods are, when they are applied and deleted, and which data a delete loses. ObjectCounts counts objects by
 // their kinds.
 //
 // table.go has a row for each kind; functions such as PodSpec and StageOf are views of the table. Custom resources are

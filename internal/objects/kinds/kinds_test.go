@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// Only the tests change what they make.
+// Only the tests change the objects that they create.
 var cluster = sandboxtest.New(sandbox.Options{
 	Nodes:       sandbox.NoNodes,
 	Controllers: []string{"serviceaccount-controller"},

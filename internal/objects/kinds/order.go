@@ -43,7 +43,7 @@ const (
 	byScope      Stage = iota // the zero value: see StageOf
 	PolicyStage               // they have custom resources as parameters
 	CustomStage               // their controllers remove their finalizers
-	CallStage                 // the API server calls Services because of them
+	CallStage                 // they make the API server call Services
 	TrafficStage              // they lead to workloads, or scale and protect them
 	WorkloadStage
 	SettingsStage   // workloads use them: Services, configuration, volumes

@@ -36,7 +36,7 @@ const (
 	flows     = "flowcontrol.apiserver.k8s.io"
 	gateway   = "gateway.networking.k8s.io"
 	rbac      = "rbac.authorization.k8s.io"
-	openshift = "authorization.openshift.io" // it has served the kinds of rbac, too
+	openshift = "authorization.openshift.io" // has served the kinds of rbac, too
 )
 
 // The kinds of the core group.
@@ -209,8 +209,8 @@ func IsWorkload(kind schema.GroupKind) bool {
 	return (kind.Group == Deployment.Group || kind.Group == Job.Group) && table[kind].podSpec != ""
 }
 
-// DataLostOnDelete returns what a delete of an object of a kind also deletes, and no manifest restores; "" for most
-// kinds.
+// DataLostOnDelete returns a description of the data that is lost when an object of a kind is deleted, because no
+// manifest restores it; "" for most kinds.
 func DataLostOnDelete(kind schema.GroupKind) string { return table[kind].dataLost }
 
 // HoldsData reports whether an object of a kind has content that a new object of the same manifest lacks, so that it
@@ -223,8 +223,8 @@ func IsTransient(kind schema.GroupKind) bool { return table[kind].isTransient }
 // IsGenerated reports whether Kubernetes or OpenShift creates an object in every namespace.
 func IsGenerated(id ID) bool { return slices.Contains(table[id.GroupKind()].generated, id.Name) }
 
-// StoredAs returns the kind under which objects of a kind are stored, if that is, or was, served by two groups: an
-// object exists in both, so a delete in one group deletes it in the other.
+// StoredAs returns the kind under which objects of a kind are stored. If two groups serve or served the kind, an object
+// exists in both, so a delete in one group deletes it in the other.
 func StoredAs(kind schema.GroupKind) schema.GroupKind {
 	if stored, isFormer := former[kind]; isFormer {
 		return stored

@@ -6,7 +6,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/ready"
 )
 
-// BenchmarkCheck is what every change of a watched object costs.
+// BenchmarkCheck measures the cost of each change of a watched object.
 func BenchmarkCheck(b *testing.B) {
 	for name, text := range map[string]string{
 		"deployment": `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, generation: 2, annotations: {a: b}}, spec: {replicas: 3},

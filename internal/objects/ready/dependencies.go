@@ -33,7 +33,7 @@ type Needs struct {
 	Secrets  []string // to pull images with
 }
 
-// NeedsOf returns what pods that are not ready need.
+// NeedsOf returns the dependencies of unready pods.
 func NeedsOf(pods []corev1.Pod) Needs {
 	var needs Needs
 	onNode := map[string]int{}

@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// Annotation has an expression that is true for a ready object, or None.
+// Annotation has an expression that returns true for a ready object, or None.
 const Annotation = "runlevel.dev/ready"
 
 // None is the value of the annotation for objects that are not waited for.

@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/ready"
 )
 
-func TestWhatIsNotThereIsAwaited(t *testing.T) {
+func TestMissingObjectIsAwaited(t *testing.T) {
 	for _, object := range []*unstructured.Unstructured{nil, {}} {
 		for _, standard := range []ready.Standard{ready.Full, ready.Upstream} {
 			want := ready.Verdict{State: ready.Waiting, Message: "it does not exist yet"}
@@ -20,7 +20,7 @@ func TestWhatIsNotThereIsAwaited(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatMayBeUnreadyIsWatched(t *testing.T) {
+func TestObjectsThatAreNeverUnreadyAreNotWatched(t *testing.T) {
 	tests := map[string]struct {
 		object         string
 		full, upstream bool
@@ -105,7 +105,7 @@ status: {phase: Issued, used: 3, share: 0.5, conditions: [{type: Ready, status: 
 	}
 }
 
-// An expression that never ends would hold up everything that is applied.
+// An expression that never ends would block the apply.
 func TestCostlyExpressionsEnd(t *testing.T) {
 	object := readObject(t, []byte(`{apiVersion: example.com/v1, kind: Certificate, status: {list: []}}`))
 	list := make([]any, 1000)
@@ -131,7 +131,7 @@ func TestCostlyExpressionsEnd(t *testing.T) {
 	}
 }
 
-// What goes wrong with a value may quote it.
+// An error about a value may quote it.
 func TestMessagesHaveNoValuesOfSecrets(t *testing.T) {
 	object := readObject(t, []byte(`{apiVersion: v1, kind: Secret, stringData: {token: hunter2}}`))
 	for _, expression := range []string{`ip(self.stringData.token) == ip("127.0.0.1")`,

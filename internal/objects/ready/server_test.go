@@ -130,7 +130,7 @@ func TestVerdictsOfARollout(t *testing.T) {
 				t.Fatal(err)
 			}
 			if verdict := ready.Check(changed, ready.Full, ready.Related{}); verdict.State != ready.Waiting {
-				t.Errorf("just changed, it is %+v", verdict)
+				t.Errorf("just after the change: got verdict %+v", verdict)
 			}
 			awaitVerdict(t, client, "web", is(ready.Ready), nil)
 		})
@@ -144,7 +144,7 @@ func job(annotations ...string) string {
 		"}}\n    spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/web}]}\n"
 }
 
-func TestVerdictsOfWhatDoesNotComeUp(t *testing.T) {
+func TestVerdictsOfFailingWorkloads(t *testing.T) {
 	deployment := workloadOf("apps/v1", "Deployment", annotation("pod", "hang"))
 	tests := map[string]struct {
 		resource schema.GroupVersionResource
@@ -180,7 +180,7 @@ func TestVerdictsOfWhatDoesNotComeUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := ready.Check(seen, ready.Upstream, ready.Related{}); got.State != test.upstream {
-				t.Errorf("by upstream's standard it is %+v", got)
+				t.Errorf("by upstream's criteria: got %+v", got)
 			}
 		})
 	}
@@ -234,7 +234,7 @@ func TestTroublesOfPods(t *testing.T) {
 	}
 }
 
-func TestVerdictsOfWhatExtendsTheAPI(t *testing.T) {
+func TestVerdictsOfAPIExtensions(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	if messages := awaitVerdict(t, client(t, namespaces, ""), namespace, is(ready.Ready), nil); len(messages) > 1 {
 		t.Errorf("a new Namespace: got the messages %q, want none", messages)
@@ -341,7 +341,7 @@ func awaitVerdict(t *testing.T, client dynamic.ResourceInterface, name string, w
 	return messages
 }
 
-// awaitTrouble reads the troubles of a namespace until one of them has a message.
+// awaitTrouble reads the troubles of a namespace until a trouble has a message.
 func awaitTrouble(t *testing.T, namespace, withMessage string) string {
 	t.Helper()
 	core, found, last := cluster.Client(t).CoreV1(), "", []string(nil)

@@ -68,7 +68,7 @@ type rank int
 
 const (
 	ended       rank = iota // a container ran and failed
-	depends                 // an object that pods depend on is missing, or not ready
+	depends                 // a dependency of the pods is missing or not ready
 	unstarted               // a container can't be started
 	uncreated               // no pod can be created
 	unscheduled             // the pod can't be scheduled

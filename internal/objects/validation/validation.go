@@ -65,8 +65,8 @@ func asRequest(ctx context.Context, object *unstructured.Unstructured) context.C
 	})
 }
 
-// refusalOf returns a problem as a refusal. Some validations name a field by where it is in the internal version, or
-// have a whole structure of it as the value.
+// refusalOf converts a problem to a refusal. Some validations name a field by its path in the internal version, or have
+// a whole internal structure as the value.
 func refusalOf(problem *field.Error) fields.Refusal {
 	name := strings.Replace(problem.Field, "template.labels", "template.metadata.labels", 1)
 	name = strings.Replace(name, "template.annotations", "template.metadata.annotations", 1)

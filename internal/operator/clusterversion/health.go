@@ -82,7 +82,7 @@ func (b *builder) setWorking(applied AppliedRelease, problems map[severity][]Rel
 	b.set(configv1.OperatorProgressing, configv1.ConditionTrue, reason, text)
 }
 
-// counts returns the progress of an apply. It is empty before the first object is done.
+// counts returns the progress of an apply. It is empty until the first object is complete.
 func (a AppliedRelease) counts() string {
 	if a.Done <= 0 || a.Total <= 0 {
 		return ""

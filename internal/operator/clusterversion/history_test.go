@@ -54,7 +54,7 @@ func TestRetargetAndBack(t *testing.T) {
 }
 
 // An operator that was killed before the record had the update keeps the release before in place, and tries again.
-func TestAnUpdateThatIsNotRecorded(t *testing.T) {
+func TestUnrecordedUpdate(t *testing.T) {
 	next := follow(
 		completed(0, "1.0.0"),
 		observedAt(1*time.Minute, "1.0.1", ""),
@@ -79,7 +79,7 @@ func TestAnotherImageOfTheSameVersion(t *testing.T) {
 	}
 }
 
-func TestAVersionThatIsFoundOutLater(t *testing.T) {
+func TestVersionFoundLater(t *testing.T) {
 	unnamed := observedAt(0, "1.0.0", graph.Update)
 	unnamed.Applied.Release.Version = ""
 	if got := entries(follow(unnamed, completed(time.Minute, "1.0.0"))); got != "1.0.0 Completed 12:00:00 12:01:00" {

@@ -162,8 +162,8 @@ func TestWaitsBecomeSlowAndFail(t *testing.T) {
 	}
 }
 
-// TestADegradedOperatorBesideOneThatIsNotAvailable is named as well, though its own time is not over.
-func TestADegradedOperatorBesideOneThatIsNotAvailable(t *testing.T) {
+// TestDegradedOperatorBesideAnUnavailableOne: the message names the degraded operator too, before its timeout.
+func TestDegradedOperatorBesideAnUnavailableOne(t *testing.T) {
 	next := follow(observedAt(0, "1.0.0", graph.Update,
 		operatorProblem("beta", "ClusterOperatorNotAvailable", reason.Fail),
 		operatorProblem("alpha", "ClusterOperatorDegraded", reason.FailAfterInterval)))
@@ -177,9 +177,9 @@ func TestADegradedOperatorBesideOneThatIsNotAvailable(t *testing.T) {
 	}
 }
 
-// TestAnUpdateThatIsNotRecordedHasNotBegun: it is accepted, and the record can't be written. Neither desired nor
-// history has it.
-func TestAnUpdateThatIsNotRecordedHasNotBegun(t *testing.T) {
+// TestUnrecordedUpdateHasNotStarted: if an update is accepted but can't be recorded, neither desired nor history has
+// it.
+func TestUnrecordedUpdateHasNotStarted(t *testing.T) {
 	before := follow(completed(0, "1.0.0"))
 	accepted := observedAt(time.Minute, "1.0.1", "",
 		clusterversion.ReleaseProblem{Wait: apply.Wait{
@@ -243,7 +243,7 @@ func TestManyErrorsAreCounted(t *testing.T) {
 		t.Errorf("%s: %s", got.Reason, got.Message)
 	}
 	if strings.Contains(got.Message, "\x1b") {
-		t.Error("it has an escape sequence in it")
+		t.Error("message has an escape sequence")
 	}
 }
 
@@ -342,7 +342,7 @@ func TestOneOperatorHoldsBackMinorUpdates(t *testing.T) {
 	}
 }
 
-func TestDeletesThatAreDoneHoldBackNothing(t *testing.T) {
+func TestCompletedDeletesBlockNothing(t *testing.T) {
 	observed := completed(0, "1.0.0")
 	for _, state := range []tombstone.DeleteState{tombstone.Absent, tombstone.Reappeared} {
 		observed.Applied.Deletes = append(observed.Applied.Deletes,
@@ -353,7 +353,7 @@ func TestDeletesThatAreDoneHoldBackNothing(t *testing.T) {
 	}
 }
 
-func TestARefusedReleaseThatIsTriedAgainStaysRefused(t *testing.T) {
+func TestRefusedReleaseStaysRefusedDuringARetry(t *testing.T) {
 	refused := completed(time.Minute, "1.0.0")
 	refused.Acceptance = clusterversion.Acceptance{
 		Release: release("1.0.1"),
@@ -368,7 +368,7 @@ func TestARefusedReleaseThatIsTriedAgainStaysRefused(t *testing.T) {
 	last := follow(completed(0, "1.0.0"), refused, again)
 	if got := condition(t, last, clusterversion.ReleaseAccepted); got.Status != configv1.ConditionFalse ||
 		!strings.HasSuffix(got.Message, "failure=no route; to host") {
-		t.Errorf("while it is tried again, ReleaseAccepted=%s: %s", got.Status, got.Message)
+		t.Errorf("during the retry: got ReleaseAccepted=%s: %s", got.Status, got.Message)
 	}
 	if got := condition(t, clusterversion.Next(last, other),
 		clusterversion.ReleaseAccepted); got.Status != configv1.ConditionUnknown || got.Reason != "LoadPayload" {
@@ -388,7 +388,7 @@ func TestTransitionTimeIsThatOfTheStatus(t *testing.T) {
 	}
 	done := condition(t, clusterversion.Next(second, completed(2*time.Minute, "1.0.0")), configv1.OperatorProgressing)
 	if want := metav1.NewTime(noon.Add(2 * time.Minute)); !done.LastTransitionTime.Equal(&want) {
-		t.Errorf("it is %v since %s", done.Status, done.LastTransitionTime)
+		t.Errorf("got status %v since %s", done.Status, done.LastTransitionTime)
 	}
 }
 
@@ -464,8 +464,8 @@ func TestAMissingOperatorIsARisk(t *testing.T) {
 	}
 }
 
-// TestAReleaseThatIsNotKeptInPlace because it can't be read after a restart fails, until it can be.
-func TestAReleaseThatIsNotKeptInPlace(t *testing.T) {
+// TestReleaseNotKeptInPlace: if the release can't be read after a restart, Failing is true until it can be read.
+func TestReleaseNotKeptInPlace(t *testing.T) {
 	unread := clusterversion.Observation{
 		Now: noon.Add(time.Minute),
 		Acceptance: clusterversion.Acceptance{

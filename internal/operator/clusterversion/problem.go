@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// How long an object may be waited for, as in the cluster-version operator.
+// The maximum time to wait for an object, as in the cluster-version operator.
 const (
 	slowAfter              = 30 * time.Minute
 	slowAfterMachineConfig = 90 * time.Minute // its ClusterOperator updates all nodes

@@ -47,7 +47,7 @@ func TestTranscripts(t *testing.T) {
 		before := m.previous.DeepCopy()
 		next := clusterversion.Next(m.previous, m.seen)
 		if !equality.Semantic.DeepEqual(*before, m.previous) {
-			t.Error("it has changed the status that it was given")
+			t.Error("input status was changed")
 		}
 		m.Expect(t, "next", writeStatus(next))
 		m.Expect(t, "events", writeEvents(clusterversion.Announce(m.seen.Acceptance)))
@@ -97,7 +97,8 @@ func (m moment) checkThatItSettles(t *testing.T, next configv1.ClusterVersionSta
 	later := m.seen
 	later.Now = later.Now.Add(7300 * time.Millisecond)
 	if again := clusterversion.Next(kept, later); !equality.Semantic.DeepEqual(kept, again) {
-		t.Errorf("it changes though nothing has (-before +after):\n%s", cmp.Diff(writeStatus(kept), writeStatus(again)))
+		t.Errorf("status changed without a cause (-before +after):\n%s",
+			cmp.Diff(writeStatus(kept), writeStatus(again)))
 	}
 }
 
@@ -125,7 +126,7 @@ const day = "2026-11-22T"
 
 func clock(t metav1.Time) string { return t.UTC().Format("15:04:05") }
 
-// writeStatus writes a status, a line for each thing in it. The message of a condition is in the lines after it.
+// writeStatus writes a status with one item per line. The message of a condition is in the lines after it.
 func writeStatus(s configv1.ClusterVersionStatus) string {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "desired %s\n",
@@ -195,7 +196,7 @@ func writeEvents(events []clusterversion.Event) string {
 	return out.String()
 }
 
-// readStatus reads what writeStatus has written.
+// readStatus reads the output of writeStatus.
 func readStatus(t *testing.T, text string) configv1.ClusterVersionStatus {
 	t.Helper()
 	var s configv1.ClusterVersionStatus

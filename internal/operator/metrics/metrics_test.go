@@ -161,8 +161,8 @@ func of(prefix string, lines []string) []string {
 	return slices.DeleteFunc(lines, func(line string) bool { return !strings.HasPrefix(line, prefix) })
 }
 
-// TestAReleaseThatIsNotBegunIsDesired, and it is the one that fails.
-func TestAReleaseThatIsNotBegunIsDesired(t *testing.T) {
+// TestUnstartedReleaseIsDesired: a requested release that has not started is the desired and the failing one.
+func TestUnstartedReleaseIsDesired(t *testing.T) {
 	reading := updating()
 	reading.Version.Spec.DesiredUpdate.Image = "example.com/r@sha256:4"
 	got := strings.Join(scrape{Reading: reading}.lines(), "\n")
@@ -254,8 +254,8 @@ func TestAHostileComponent(t *testing.T) {
 	}
 }
 
-// TestTransitionsAreForgottenWithWhatTheyAreOf, so that nothing counts without end.
-func TestTransitionsAreForgottenWithWhatTheyAreOf(t *testing.T) {
+// TestTransitionsAreRemovedWithTheirConditions: otherwise, their number would grow without bounds.
+func TestTransitionsAreRemovedWithTheirConditions(t *testing.T) {
 	operator := func(conditions ...configv1.ClusterOperatorStatusCondition) *configv1.ClusterOperator {
 		return &configv1.ClusterOperator{
 			ObjectMeta: metav1.ObjectMeta{Name: "till"},

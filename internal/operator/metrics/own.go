@@ -95,7 +95,7 @@ type Counters struct {
 	transitions *prometheus.GaugeVec // named as by the cluster-version operator
 }
 
-// NewCounters returns counters that have counted nothing.
+// NewCounters returns counters that are zero.
 func NewCounters() *Counters {
 	counter := func(name, help string) prometheus.CounterOpts { return prometheus.CounterOpts{Name: name, Help: help} }
 	return &Counters{

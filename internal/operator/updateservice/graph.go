@@ -218,7 +218,7 @@ func (r *reader) take(update configv1.ConditionalUpdate) (rejection string) {
 	return ""
 }
 
-// mostMetadata is how long a URL, and a list of channels, may be.
+// mostMetadata is the maximum length of a URL, and of a list of channels.
 const mostMetadata = 8 << 10
 
 // release returns a node as a ClusterVersion has it.

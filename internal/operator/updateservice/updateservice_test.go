@@ -87,8 +87,8 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestUpdatesThatAreLeftOut offers an update that can be taken, and one that can't be.
-func TestUpdatesThatAreLeftOut(t *testing.T) {
+// TestOmittedUpdates offers a valid update, and an invalid one.
+func TestOmittedUpdates(t *testing.T) {
 	const risk = `"risks": [{"name": "Disks", "url": "https://example.com", "message": "slow", "matchingRules": [{"type": "Always"}]}]`
 	build := func(rest string) string {
 		return `, "conditionalEdges": [{"edges": [{"from": "1.0.0", "to": "2.0.0"}], ` + rest + `}]`
@@ -131,7 +131,7 @@ func TestUpdatesThatAreLeftOut(t *testing.T) {
 			continue
 		}
 		if len(offer.Updates) != 1 || offer.Updates[0].Version != "1.0.1" || len(offer.Conditional) != 0 {
-			t.Errorf("%s: it offers %.300v and %.300v", what, offer.Updates, offer.Conditional)
+			t.Errorf("%s: got updates %.300v and conditional updates %.300v", what, offer.Updates, offer.Conditional)
 		}
 		if len(offer.LeftOut) != 1 || !strings.HasPrefix(offer.LeftOut[0], c.want) || len(offer.LeftOut[0]) > 400 {
 			t.Errorf("%s: left out %.500q", what, offer.LeftOut)
@@ -139,8 +139,8 @@ func TestUpdatesThatAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestAnswersThatAreNone asks services that are away, slow to no end, lie, or send more than is good.
-func TestAnswersThatAreNone(t *testing.T) {
+// TestInvalidAnswers sends requests to services that are down, never answer, or send wrong or too much data.
+func TestInvalidAnswers(t *testing.T) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Query().Get("channel") {
 		case "broken":

@@ -49,7 +49,7 @@ type baselineKey struct {
 	Object string `yaml:"object,omitempty"`
 }
 
-// baselineKeyOf returns the key of a finding. The configuration counts as one file, in whatever folder it is.
+// baselineKeyOf returns the key of a finding. The configuration counts as one file, regardless of its folder.
 func baselineKeyOf(f Finding) baselineKey {
 	file := f.File
 	if f.In == InConfig {
@@ -71,7 +71,7 @@ const baselineComment = `# Findings that "runlevel lint" accepts until they are 
 `
 
 // WriteBaseline writes the baseline that accepts some findings, and no others. The same
-// findings always make the same text.
+// findings always result in the same text.
 func WriteBaseline(out io.Writer, findings []Finding) error {
 	text := baselineText{Version: baselineVersion, Findings: []*baselineEntry{}}
 	entries := map[baselineKey]*baselineEntry{}

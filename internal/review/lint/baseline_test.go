@@ -76,21 +76,21 @@ findings:
 	}
 }
 
-// TestBaselineAcceptsWhatItWasWrittenFrom, for the example of each rule, and nothing
-// else: if it has half of the findings, the other half remains.
-func TestBaselineAcceptsWhatItWasWrittenFrom(t *testing.T) {
+// TestBaselineAcceptsItsOwnFindings: for the example of each rule, the baseline accepts its
+// findings, and no others: if it has half of the findings, the other half remains.
+func TestBaselineAcceptsItsOwnFindings(t *testing.T) {
 	for _, rule := range lint.Rules() {
 		e := pageExamples(t, rule)[0]
 		e.baseline = nil
 		found := e.lint(t)
 		e.baseline = []byte(written(t, found))
-		if left := e.lint(t); len(left) > 0 {
-			t.Errorf("%s: the baseline\n%s leaves %v", rule.ID, e.baseline, left)
+		if remaining := e.lint(t); len(remaining) > 0 {
+			t.Errorf("%s: the baseline\n%s leaves %v", rule.ID, e.baseline, remaining)
 		}
 		half := found[:len(found)/2]
 		e.baseline = []byte(written(t, half))
-		if left := e.lint(t); len(left) != len(found)-len(half) {
-			t.Errorf("%s: of %d findings a baseline of %d leaves %d", rule.ID, len(found), len(half), len(left))
+		if remaining := e.lint(t); len(remaining) != len(found)-len(half) {
+			t.Errorf("%s: got %d of %d findings with a baseline of %d", rule.ID, len(remaining), len(found), len(half))
 		}
 	}
 }
@@ -141,8 +141,8 @@ func TestBaselineSurvivesEdits(t *testing.T) {
 	}
 }
 
-// TestBaselinesThatAreRefused: each is refused in one line.
-func TestBaselinesThatAreRefused(t *testing.T) {
+// TestRefusedBaselines: each is refused in one line.
+func TestRefusedBaselines(t *testing.T) {
 	for text, want := range map[string]string{
 		"":             `b: this is not a baseline: it has no "version: 1"`,
 		"findings: []": `b: this is not a baseline: it has no "version: 1"`,
@@ -256,7 +256,7 @@ func FuzzWriteBaseline(f *testing.F) {
 				len(first.Findings), text)
 		}
 		if again := written(t, second.Suppressed); again != text {
-			t.Errorf("it is written in another way:\n%s\n%s", text, again)
+			t.Errorf("baseline differs after a round trip:\n%s\n%s", text, again)
 		}
 	})
 }

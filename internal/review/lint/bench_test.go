@@ -50,7 +50,7 @@ func BenchmarkLint(b *testing.B) {
 }
 
 // BenchmarkLintGrows shows that time grows with the number of manifests, and with
-// nothing else: a tenth of them are tombstones, and a tenth are new.
+// nothing else: a tenth of the manifests are tombstones, and a tenth are new.
 func BenchmarkLintGrows(b *testing.B) {
 	for _, count := range []int{200, 2000, 20000} {
 		b.Run(fmt.Sprint(count, " manifests"), func(b *testing.B) {

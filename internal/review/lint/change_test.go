@@ -33,7 +33,7 @@ func inPayload(findings []lint.Finding) string {
 	return lines.String()
 }
 
-// Who owns everything sees everything; who owns nothing, and changes nothing, sees nothing.
+// An owner of all files gets all findings. A user who owns no files and changes none gets none.
 func TestAChangeOfAllAndOfNothing(t *testing.T) {
 	eachExample(t, func(name string, e *example) {
 		input := e.input(t)
@@ -71,9 +71,9 @@ func configMap(name, more string) *fstest.MapFile {
 	return text("apiVersion: v1", "kind: ConfigMap", "metadata:", "  name: "+name, "  namespace: default", more)
 }
 
-// Findings that a change causes in files of other components are reported; older ones are not, wherever
-// in its file it stands now, and however often.
-func TestWhatAChangeCauses(t *testing.T) {
+// Findings that a change causes in files of other components are reported. Older findings are not reported,
+// regardless of their position in the file and their number.
+func TestFindingsCausedByAChange(t *testing.T) {
 	misspelt := `  annotations: {release.openshift.io/deleted: "true"}`
 	inNowhere := text("apiVersion: v1", "kind: ConfigMap", "metadata: {name: web, namespace: nowhere}")
 	ofForeignKind := text("apiVersion: shop.example/v1", "kind: Shop", "metadata: {name: web, namespace: default}")
@@ -139,7 +139,7 @@ func TestWhatAChangeCauses(t *testing.T) {
 	}
 }
 
-// A definition may move to another file, and what others did wrong is still theirs.
+// If a definition moves to another file, mistakes of others still belong to the others.
 func TestADefinitionInAnotherFile(t *testing.T) {
 	definition := text("apiVersion: apiextensions.k8s.io/v1", "kind: CustomResourceDefinition",
 		"metadata: {name: shops.example.com}",

@@ -6,8 +6,8 @@ import (
 	"github.com/runlevel/runlevel/internal/review/lint"
 )
 
-// TestConfigurationsThatAreRefused are reported in one line each.
-func TestConfigurationsThatAreRefused(t *testing.T) {
+// TestRefusedConfigurations are reported in one line each.
+func TestRefusedConfigurations(t *testing.T) {
 	for text, want := range map[string]string{
 		"a text":                               "c: line 1: this must be a mapping",
 		"ignore: []\nignored: []":              `c: line 2: there is no key "ignored" here: there are kubernetesVersion, severities, ignore and known`,

@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/references"
 )
 
-// checkDeclaredReference looks for mistakes in the annotations that declare what custom resources refer to.
+// checkDeclaredReference looks for mistakes in the annotations that declare references of custom resources.
 func checkDeclaredReference(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		for _, key := range []string{references.ReferencesAnnotation, references.MakesAnnotation} {

@@ -14,7 +14,7 @@ import (
 // A use is a reference of a manifest of this payload.
 type use = references.Use[*manifest]
 
-// usesOf returns the references to an object on the clusters of a manifest that deletes it, or had it.
+// usesOf returns the references to an object on the clusters of a manifest that deletes or contained it.
 func (s *subject) usesOf(m *manifest) []use {
 	return slices.DeleteFunc(slices.Clone(s.graph.Uses[m.id]), func(u use) bool { return !s.shareCluster(m, u.By) })
 }

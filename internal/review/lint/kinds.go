@@ -108,7 +108,7 @@ func checkUnknownAPI(s *subject, r *reporter) {
 }
 
 // reportUnserved reports a version that no CustomResourceDefinition of the payload
-// serves. Tombstones count too: an object is deleted by way of a version.
+// serves. Tombstones count too: an object is deleted through a version.
 func (s *subject) reportUnserved(r *reporter, m *manifest) {
 	var versions []string
 	for _, definition := range s.defines[m.groupKind()] {

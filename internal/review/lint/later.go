@@ -42,8 +42,7 @@ func checkWaitsForLater(s *subject, r *reporter) {
 	}
 }
 
-// needsItsPods reports whether an update waits for pods of an object. An expression of its own may be true without
-// them.
+// needsItsPods reports whether an update waits for pods of an object. A readiness expression may be true without pods.
 func (m *manifest) needsItsPods() bool {
 	replicas, isSet := m.get("spec", "replicas").(int64)
 	_, hasExpression := m.annotations[ready.Annotation]
@@ -51,8 +50,8 @@ func (m *manifest) needsItsPods() bool {
 	return hasPods && ready.Awaits(m.Object(), ready.Full) && !hasExpression && !(isSet && replicas == 0)
 }
 
-// laterThan returns the manifest of the object of a reference if all of them come later, on a cluster that an update
-// brings the object to; nil if there is none.
+// laterThan returns a manifest of the referenced object if all manifests of the object come later than m, on a cluster
+// where an update creates the object; nil otherwise.
 func (s *subject) laterThan(m *manifest, reference references.Reference) (*manifest, payload.Filter) {
 	id := reference.To
 	if s.isMade(id) || references.IsBuiltIn(id) || s.isKnownObject(id) {

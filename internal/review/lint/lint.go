@@ -1,7 +1,7 @@
 // Package lint looks for mistakes in a release before it is published: in one payload
 // alone, or in an update to it from the previous payload. A rule is a
 // small value with a name that stays, a severity, a sentence, and a function that
-// reports; the list of them, in rules.go, reads from top to bottom.
+// reports; rules.go lists all rules and reads from top to bottom.
 //
 // It reads no files and no cluster: it takes payloads and returns findings, each with
 // its file and line. Comments in the manifests and the configuration ignore findings,
@@ -38,7 +38,7 @@ func (s Severity) rank() int { return slices.Index([]Severity{Off, Info, Warning
 // AtLeast reports whether a severity is equal to another one or worse.
 func (s Severity) AtLeast(other Severity) bool { return s.rank() >= other.rank() }
 
-// A Rule is one thing to look for.
+// A Rule looks for one kind of mistake.
 type Rule struct {
 	ID       string
 	Severity Severity
@@ -62,7 +62,7 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	File     string   `json:"file"`               // "" when the whole release is meant
 	Line     int      `json:"line,omitempty"`     // 0 when the whole file is meant
-	Column   int      `json:"column,omitempty"`   // in characters, from 1; 0 when all of the line is meant
+	Column   int      `json:"column,omitempty"`   // in characters, from 1; 0 when the whole line is meant
 	Document int      `json:"document,omitempty"` // counted from 1; 0 when the whole file is meant
 	Object   string   `json:"object,omitempty"`
 	Message  string   `json:"message"`
@@ -121,7 +121,7 @@ type Suppression struct {
 	In     Origin `json:"in,omitempty"`
 }
 
-// Input is what to lint.
+// Input has the payloads and the settings to lint.
 type Input struct {
 	Payload  *payload.Payload  // read with KeepText, so that findings have lines
 	Problems []payload.Problem // found while reading the payload
@@ -296,7 +296,7 @@ func (r *reporter) field(m *manifest, field []string, format string, args ...any
 	r.report(f)
 }
 
-// note reports a finding about a field with the severity Info, whatever the severity of the rule is.
+// note reports a finding about a field with the severity Info, regardless of the severity of the rule.
 func (r *reporter) note(m *manifest, field []string, format string, args ...any) {
 	r.field(m, field, format, args...)
 	r.findings[len(r.findings)-1].Severity = Info

@@ -67,7 +67,7 @@ func checkOutOfOrder(s *subject, r *reporter) {
 // A vocabulary is the set of names that an annotation may have.
 type vocabulary struct {
 	annotation string
-	noun       string // for messages: the thing that has the name
+	noun       string // for messages: the object that has the name
 	separator  string
 	known      sets.Set[string]
 }
@@ -213,7 +213,7 @@ func checkMajorVersionKind(s *subject, r *reporter) {
 	}
 }
 
-// checkImageNotInRelease looks at the images of containers.
+// checkImageNotInRelease checks the images of containers.
 func checkImageNotInRelease(s *subject, r *reporter) {
 	known := sets.New[string]()
 	for _, spec := range s.Images {

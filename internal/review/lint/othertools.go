@@ -85,7 +85,7 @@ func checkOtherTools(s *subject, r *reporter) {
 	}
 }
 
-// withoutSuffix returns the key of an annotation of kapp without what makes it one of several.
+// withoutSuffix returns the key of an annotation of kapp without the suffix that makes it unique.
 func withoutSuffix(key string) string {
 	for _, known := range []string{payload.KappGroupAnnotation, payload.KappRuleAnnotation} {
 		if strings.HasPrefix(key, known+".") {

@@ -26,7 +26,7 @@ func page(rule Rule) *txtar.Archive {
 	return txtar.Parse(text)
 }
 
-// Summary returns the first paragraph of a rule's page: one sentence on what the rule finds.
+// Summary returns the first paragraph of a rule's page: one sentence about its findings.
 func (r Rule) Summary() string {
 	summary, _, _ := strings.Cut(string(page(r).Comment), "\n\n")
 	return summary

@@ -17,7 +17,7 @@ import (
 
 // These rules are about references to objects and keys that the payload does not have.
 
-// referenceRules are about what manifests refer to.
+// referenceRules are about the references of manifests.
 func referenceRules() []Rule {
 	return []Rule{
 		{"missing-reference", Error, nothing, checkMissingReference},
@@ -32,7 +32,7 @@ func referenceRules() []Rule {
 type missing struct {
 	by *manifest
 	references.Reference
-	maker string // who may make it; "" if nothing may
+	maker string // who may create it; "" if nobody may
 }
 
 // findMissing returns the references to objects that are neither in the payload nor in every cluster. Objects of the
@@ -61,13 +61,13 @@ func (s *subject) findMissing() []missing {
 	return found
 }
 
-// isMade reports whether a controller makes an object of a manifest.
+// isMade reports whether a controller creates an object because of a manifest.
 func (s *subject) isMade(id kinds.ID) bool {
 	_, isMade := s.graph.Makers[id]
 	return isMade
 }
 
-// isKnownObject reports whether others make an object, by the configuration.
+// isKnownObject reports whether others create an object, according to the configuration.
 func (s *subject) isKnownObject(id kinds.ID) bool {
 	return slices.Contains(s.config.Known.Objects, id.String())
 }
@@ -181,8 +181,8 @@ func (s *subject) newMakers() makers {
 	return found
 }
 
-// of returns who may make an object, as the end of a sentence: others, if it is not in a namespace or of a kind of
-// this payload, or a program of the payload that has the right.
+// of returns who may create an object, as the end of a sentence: others, if the object is not in a namespace or of a
+// kind of this payload, or a program of the payload that has the right.
 func (k makers) of(id kinds.ID) string {
 	namespace := kinds.NewID(kinds.Namespace, "", id.Namespace)
 	switch {
@@ -200,9 +200,9 @@ func (k makers) of(id kinds.ID) string {
 var copying = []string{"replicator.v1.mittwald.de/replicate-to", "reflector.v1.k8s.emberstack.com/reflection-auto-",
 	"kubed.appscode.com/sync"}
 
-// ofSecrets returns who may make a Secret beside those who have the right by a role of the payload: a controller that
-// copies one of the same name, or that makes some of a custom resource. Those of the Prometheus operator are for
-// itself.
+// ofSecrets returns who else may create a Secret, besides programs with the right by a role of the payload: a
+// controller that copies a Secret of the same name, or that creates Secrets for a custom resource. The Prometheus
+// operator creates Secrets for itself only.
 func (k makers) ofSecrets(id kinds.ID) string {
 	if id.GroupKind() != kinds.Secret {
 		return ""

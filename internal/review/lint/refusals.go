@@ -59,7 +59,7 @@ var refusalRules = []refusalRule{
 	{id: "invalid-object"}, // all others
 }
 
-// refusingRules returns the rules for what an API server refuses of Kubernetes' own kinds.
+// refusingRules returns the rules for objects of Kubernetes' own kinds that an API server refuses.
 func refusingRules() []Rule {
 	var rules []Rule
 	for _, rule := range refusalRules {

@@ -67,7 +67,7 @@ func outageRules() []Rule {
 	}
 }
 
-// updatingRules are about what an update from the previous payload would do.
+// updatingRules are about the effects of an update from the previous payload.
 func updatingRules() []Rule {
 	return []Rule{
 		{"dropped", Error, needsPrevious, checkDropped},

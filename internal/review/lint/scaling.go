@@ -14,7 +14,7 @@ import (
 
 // These rules are about budgets that hold all nodes, and autoscalers that scale nothing.
 
-// runningRules are about what an API server accepts, and what does not work then.
+// runningRules are about objects that an API server accepts, but that do not work.
 func runningRules() []Rule {
 	return []Rule{
 		{"unadmitted-pod", Error, nothing, checkUnadmittedPod},
@@ -108,7 +108,7 @@ func (s *subject) hasDefaultRequest(namespace, resource string) bool {
 	return slices.ContainsFunc(s.byKind[kinds.LimitRange], func(m *manifest) bool {
 		limits, _ := m.get("spec", "limits").([]any)
 		return m.id.Namespace == namespace && !m.isTombstone && slices.ContainsFunc(limits, func(limit any) bool {
-			// The API server takes the default request from the first field that is set.
+			// The API server takes the default request from the first of these fields that has a value.
 			return slices.ContainsFunc([]string{"defaultRequest", "default", "max", "min"}, func(field string) bool {
 				return fieldAt(limit, []string{field, resource}) != nil
 			})
@@ -116,7 +116,7 @@ func (s *subject) hasDefaultRequest(namespace, resource string) bool {
 	})
 }
 
-// A utilization is a metric of an autoscaler that is a share of the requests of containers.
+// A utilization is a metric of an autoscaler, relative to the requests of containers.
 type utilization struct {
 	path      []string // to the name of the resource
 	resource  string

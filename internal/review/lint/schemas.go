@@ -160,8 +160,8 @@ func isEquivalent(a, b *manifest) bool {
 	return maps.Equal(first, second)
 }
 
-// A schemaValidator is a CustomResourceDefinition that validates custom resources, compiled for the
-// first of them.
+// A schemaValidator is a CustomResourceDefinition that validates custom resources. It is compiled for the
+// first custom resource.
 type schemaValidator struct {
 	manifest *manifest
 	compiled func() *crd.Definition // returns nil for an invalid definition, which the rule definition reports

@@ -110,9 +110,9 @@ func (s *subject) selected(m *manifest) (found []podSet, selector labels.Selecto
 	return found, selector, !s.othersMakePods(m.id.Namespace)
 }
 
-// othersMakePods reports whether pods in a namespace may be of others than the payload: the namespace is not the
-// payload's, a program of the payload may create workloads in it, or it has custom resources, of which a controller may
-// make pods.
+// othersMakePods reports whether others than the payload may create pods in a namespace: the namespace is not the
+// payload's, a program of the payload may create workloads in it, or it has custom resources, for which a controller
+// may create pods.
 func (s *subject) othersMakePods(namespace string) bool {
 	makers := s.makers()
 	for _, kind := range []schema.GroupKind{kinds.Pod, kinds.Deployment,

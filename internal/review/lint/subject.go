@@ -296,8 +296,8 @@ func (s *subject) shareCluster(a, b *manifest) bool {
 	return found
 }
 
-// chosenBy returns a key of the annotations that choose clusters, and of the kind, on which some of them
-// depend.
+// chosenBy returns a key of the annotations that choose clusters, and of the kind, since some of these annotations
+// depend on the kind.
 func (m *manifest) chosenBy() string {
 	if m.choices == nil {
 		parts := []string{m.kind.Kind}

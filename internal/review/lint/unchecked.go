@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// An UncheckedKind is a kind whose objects are not validated, since nothing here has its schema.
+// An UncheckedKind is a kind whose objects are not validated, since its schema is not known.
 type UncheckedKind struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// These rules are about what an update from the previous payload would do.
+// These rules are about the effects of an update from the previous payload.
 
 // absent calls report for each object of the previous payload that this one neither applies nor deletes, and for which
 // the plan has an action.
@@ -162,7 +162,7 @@ func checkDeleteOfNothing(s *subject, r *reporter) {
 // longer has; nil if there is none.
 func (s *subject) nearest(m *manifest) *manifest {
 	var best *manifest
-	closest := 4 // one more than the letters that may be wrong
+	closest := 4 // one more than the allowed number of wrong letters
 	for _, other := range s.previous.byKind[m.groupKind()] {
 		d := printable.EditDistance(other.id.Namespace+"/"+other.id.Name, m.id.Namespace+"/"+m.id.Name)
 		if other.id.Name == m.id.Name {
@@ -218,7 +218,7 @@ func (s *subject) pairs(report func(old, m *manifest)) {
 
 const recreate = payload.RecreateAnnotation
 
-// isNeverChanged reports whether an apply makes no change of an object, or makes it by deleting the object.
+// isNeverChanged reports whether an apply never changes an object, or changes it by deleting the object.
 func (m *manifest) isNeverChanged() bool {
 	return m.IsCreateOnly() || m.IsRecreated() && !kinds.HoldsData(m.groupKind())
 }
@@ -318,8 +318,8 @@ func checkVersionRemoved(s *subject, r *reporter) {
 	})
 }
 
-// droppedVersions calls report for each version of a CustomResourceDefinition of the previous payload that is not
-// served any more, with the version in this payload, which is nil if it is removed.
+// droppedVersions calls report for each version of a CustomResourceDefinition that the previous payload serves and this
+// payload does not. now is the version in this payload, or nil if it was removed.
 func (s *subject) droppedVersions(report func(old, m *manifest, before, now map[string]any)) {
 	seen := map[change]bool{} // several previous variants may have the same version
 	s.pairs(func(old, m *manifest) {

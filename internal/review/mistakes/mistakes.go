@@ -23,7 +23,7 @@ import (
 //go:embed shop mistakes.yaml
 var files embed.FS
 
-// A Group is what an API server makes of a mistake.
+// A Group is the reaction of an API server to a mistake.
 type Group string
 
 // The groups of mistakes.

@@ -115,7 +115,7 @@ func applyAll(t *testing.T, server *cluster.Cluster, release fstest.MapFS,
 	}
 }
 
-// ask returns why the API server refuses a mistake; nothing if it does not.
+// ask returns the reason why the API server refuses a mistake, or "" if it does not.
 func ask(t *testing.T, server *cluster.Cluster, m mistakes.Mistake) string {
 	t.Helper()
 	release, changed, err := m.Release()

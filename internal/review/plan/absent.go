@@ -132,7 +132,7 @@ type candidate struct {
 	owners   int // those that are not known to be deleted
 }
 
-// cascadeOf returns what of the old release is deleted by the tombstones of the new one.
+// cascadeOf returns the manifests of the old release whose objects are deleted by tombstones of the new release.
 func (c *comparer) cascadeOf(old, steps []*payload.Manifest) *cascade {
 	g := &cascade{
 		parents: map[kinds.ID]parent{}, namespaces: map[string]kinds.ID{}, kinds: map[schema.GroupKind]kinds.ID{},

@@ -39,7 +39,7 @@ func manyManifests(b *testing.B, count int, isNew bool) *payload.Payload {
 		case i%10 == 5 && isNew:
 			image = "2"
 		case i%100 == 1 && isNew, i%100 == 3 && isNew:
-			continue // one is dropped, and one goes with its Namespace
+			continue // one manifest is dropped, and one object is deleted with its Namespace
 		case i%100 == 2 && !isNew:
 			continue
 		case i%100 == 4 && isNew:

@@ -21,7 +21,7 @@ type ClusterPreview struct {
 	Notes   []string // unknown facts about the cluster, and why they are unknown
 }
 
-// An ObjectPreview is what an apply of one manifest would do.
+// An ObjectPreview is the effect that an apply of one manifest would have.
 type ObjectPreview struct {
 	Manifest *payload.Manifest
 	Action   Action

@@ -123,7 +123,7 @@ func TestFieldsOfACluster(t *testing.T) {
 	}
 }
 
-// An object that changes, and of which no field does, needs a word on what does.
+// If an object changes but no field does, the plan explains the change.
 func TestOnlyWhoseItIsChanges(t *testing.T) {
 	release := releaseOfCluster(t)
 	const live = `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop, managedFields: [{manager: a}]}, data: {colour: blue}}`
@@ -248,13 +248,13 @@ func TestKubectlsCopyIsNotAWarning(t *testing.T) {
 			got += strings.TrimPrefix(warning.Message, "fields that other managers have set are overwritten: ")
 		}
 		if got != c.want {
-			t.Errorf("%s to %s: it warns of %q, want %q", c.live, c.would, got, c.want)
+			t.Errorf("%s to %s: got warnings %q, want %q", c.live, c.would, got, c.want)
 		}
 	}
 }
 
-// The tombstone of a definition need not name its kind: the objects in the cluster do.
-func TestWhatADefinitionAlsoDeletesContradicts(t *testing.T) {
+// The tombstone of a definition need not name its kind: the kind is known from the objects in the cluster.
+func TestObjectsDeletedWithADefinitionContradict(t *testing.T) {
 	text := strings.Replace(clusterRelease, "{name: hats.example.com}",
 		`{name: hats.example.com, annotations: {release.openshift.io/delete: "true"}}`, 1)
 	release, _, err := payload.Parse(t.Context(), fstest.MapFS{"0000_10_web_00.yaml": {Data: []byte(text)}},
@@ -277,7 +277,7 @@ func TestWhatADefinitionAlsoDeletesContradicts(t *testing.T) {
 }
 
 // Only actions of an apply are differences: not objects that are left behind, or kept.
-func TestWhatIsADifferenceToACluster(t *testing.T) {
+func TestDifferencesToACluster(t *testing.T) {
 	release := releaseOfCluster(t)
 	for action, differs := range map[plan.Action]bool{
 		plan.Created: true, plan.Changed: true, plan.Deleted: true, plan.Rejected: true, plan.Unchecked: true,

@@ -15,16 +15,16 @@ import (
 )
 
 // Compare returns the plan of an update from one payload to another. Both must have been
-// read with the filters of the same cluster. Refusals are why an API server would refuse manifests of the new one; nil
-// if they are not known.
-func Compare(from, target *payload.Payload, refusals map[*payload.Manifest][]fields.Refusal) *Plan {
+// read with the filters of the same cluster. refusals are the reasons why an API server would refuse manifests of the
+// new payload; nil if they are not known.
+func Compare(base, target *payload.Payload, refusals map[*payload.Manifest][]fields.Refusal) *Plan {
 	steps := inOrder(target.Manifests)
-	c, p := newComparer(from, target, steps), newPlan(release(from), target)
+	c, p := newComparer(base, target, steps), newPlan(release(base), target)
 	for _, m := range steps {
 		p.Steps = append(p.Steps, c.step(m))
 	}
-	deletions := c.cascadeOf(from.Manifests, steps)
-	for _, m := range from.Manifests {
+	deletions := c.cascadeOf(base.Manifests, steps)
+	for _, m := range base.Manifests {
 		if c.isAbsent(m) {
 			p.Absent = append(p.Absent, c.absent(m, deletions))
 		}
@@ -50,8 +50,9 @@ func release(p *payload.Payload) ReleaseID {
 
 // An inventory finds the manifests of a payload by their objects.
 type inventory struct {
-	manifests  map[kinds.ID]*payload.Manifest  // of several manifests, the last one that is not a tombstone
-	exclusions map[kinds.ID]*payload.Exclusion // of several, the first: variants are left out for the same reason
+	manifests map[kinds.ID]*payload.Manifest // of an object, the last manifest; a tombstone only if there is no other
+	// the first exclusion of an object: variants are left out for the same reason
+	exclusions map[kinds.ID]*payload.Exclusion
 	tests      map[kinds.ID]bool
 }
 

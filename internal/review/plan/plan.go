@@ -124,13 +124,13 @@ type FieldChange struct {
 	fields.Difference
 	// Refused is true if the API server does not allow the change.
 	Refused bool `json:"refused,omitempty"`
-	// Owners are the managers, other than Runlevel, that own the field in a cluster, and
-	// Overwrites those of them whose value would be lost.
+	// Owners are the managers, other than Runlevel, that own the field in a cluster.
+	// Overwrites are the owners whose value would be lost.
 	Owners     []string `json:"owners,omitempty"`
 	Overwrites []string `json:"overwrites,omitempty"`
 }
 
-// An Action is what an update does to an object.
+// An Action is the effect of an update on an object.
 type Action string
 
 // The actions of steps, which are manifests of the new release.

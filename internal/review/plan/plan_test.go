@@ -16,9 +16,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// TestPlans reads testdata/*.txtar: two releases in the folders old and new, or the
-// folder where those two are; a filter (payload.Filter in YAML) if there is one; and
-// the plan that is wanted.
+// TestPlans reads testdata/*.txtar. Each file has two releases in the folders old and new, or
+// the folder that contains both; an optional filter (payload.Filter in YAML); and the expected
+// plan.
 func TestPlans(t *testing.T) {
 	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.Transcript) {
 		old, next := releases(t, file)

@@ -142,7 +142,7 @@ func TestIsEmpty(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := plan.Compare(parse(t, test.old), parse(t, test.next), nil).IsEmpty(); got != test.isEmpty {
-				t.Errorf("it is empty: %v", got)
+				t.Errorf("got IsEmpty %v, want %v", got, test.isEmpty)
 			}
 		})
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// TestObjectsThatServersRefuse compares a release with one in which each Service has a port that no server takes.
-func TestObjectsThatServersRefuse(t *testing.T) {
+// TestRefusedObjects compares a release with one in which each Service has a port that no server takes.
+func TestRefusedObjects(t *testing.T) {
 	service := func(name, annotation string, ports ...string) string {
 		return fmt.Sprintf("---\n{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: shop, annotations: "+
 			"{%s}}, spec: {ports: [%s]}}\n", name, annotation, strings.Join(ports, ", "))

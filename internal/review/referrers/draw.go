@@ -34,7 +34,7 @@ func (p Report) Text(out io.Writer) error {
 	return w.Flush()
 }
 
-// origin returns where the object comes from if it is not in the release, as the end of a line.
+// origin returns the origin of an object that is not in the release, as the end of a line.
 func (r Referral) origin() string {
 	switch r.Presence {
 	case Made:

@@ -15,16 +15,16 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A Presence is where an object comes from that another one refers to.
+// A Presence is the origin of a referenced object.
 type Presence string
 
 // The presences of an object.
 const (
 	InRelease Presence = "inRelease"
-	Made      Presence = "made"    // a controller makes it of an object of the release
+	Made      Presence = "made"    // a controller creates it because of an object of the release
 	BuiltIn   Presence = "builtIn" // every cluster has it
 	Deleted   Presence = "deleted" // by the release
-	Missing   Presence = "missing" // others must make it
+	Missing   Presence = "missing" // others must create it
 )
 
 // A Referral is a field of a manifest that names another object.
@@ -35,7 +35,7 @@ type Referral struct {
 	Field      string    `json:"field"`
 	To         kinds.ID  `json:"to"`
 	Presence   Presence  `json:"presence"`
-	CreatedFor *kinds.ID `json:"createdFor,omitempty"` // the object of which a controller makes it
+	CreatedFor *kinds.ID `json:"createdFor,omitempty"` // the object because of which a controller creates it
 	// NotNeeded is true if the object does without the other: a binding gives an account its rights.
 	NotNeeded bool `json:"notNeeded,omitempty"`
 }

@@ -1,6 +1,6 @@
 // Package refusals finds the manifests of a release that an API server would refuse, by the server's own validation of
-// Kubernetes' kinds (internal/objects/validation). The rules of lint report them, plans warn of them, and a preview
-// takes them for what it can't ask a cluster.
+// Kubernetes' kinds (internal/objects/validation). The rules of lint report the refusals, and plans warn about them. A
+// preview uses them for manifests that it can't send to a cluster.
 //
 // It asks no cluster, and only the command line may import it: the validation is large, and knows the version of
 // Kubernetes that it was built with. A plan and a preview therefore get the refusals as data.
@@ -42,7 +42,7 @@ func Find(ctx context.Context, manifests []*payload.Manifest,
 			return ctx.Err()
 		})
 	}
-	_ = group.Wait() // the caller looks at the context
+	_ = group.Wait() // the caller checks the context
 	refused := map[*payload.Manifest][]fields.Refusal{}
 	for i, m := range manifests {
 		if len(found[i]) > 0 {

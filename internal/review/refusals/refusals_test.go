@@ -11,8 +11,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// TestFind has a template with the release's own image, which is not known, a manifest whose image was forgotten, one
-// that is in order, and a tombstone.
+// TestFind has a template with the release's own image, which is not known, a manifest without an image, a valid
+// manifest, and a tombstone.
 func TestFind(t *testing.T) {
 	pod := func(name, image string) *fstest.MapFile {
 		return &fstest.MapFile{Data: []byte("{apiVersion: v1, kind: Pod, metadata: {name: " + name +
@@ -25,7 +25,7 @@ func TestFind(t *testing.T) {
 			Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: good, namespace: shop}}"),
 		},
 		payload.ReleaseFolder +
-			"/0000_10_shop_40.yaml": {Data: []byte("{apiVersion: v1, kind: Service, metadata: {name: gone, " +
+			"/0000_10_shop_40.yaml": {Data: []byte("{apiVersion: v1, kind: Service, metadata: {name: old, " +
 			"namespace: shop, annotations: {release.openshift.io/delete: 'true'}}}")},
 	}, payload.Options{})
 	if err != nil {

@@ -84,7 +84,7 @@ func (b *builder) run(ctx context.Context, stdout io.Writer, take func(line stri
 			output = append(output, lines.Text())
 		}
 	}
-	_, _ = io.Copy(io.Discard, stderr) // after a line that is too long, so that the command does not block
+	_, _ = io.Copy(io.Discard, stderr) // discard the output after an overlong line, so that the command does not block
 	if err := cmd.Wait(); err != nil {
 		return failure(ctx, args[0], err, output)
 	}

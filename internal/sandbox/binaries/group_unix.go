@@ -7,9 +7,8 @@ import (
 	"syscall"
 )
 
-// interruptible puts a command into its own process group, and has the end of its context interrupt the whole group:
-// the go command waits for its compilers, which take long for the largest packages and get no signal that is sent to
-// the go command alone.
+// interruptible puts a command into its own process group. When the context ends, the whole group is interrupted: the
+// go command waits for its compilers, which take long for the largest packages and don't get signals to the go command.
 func interruptible(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }

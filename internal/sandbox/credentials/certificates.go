@@ -1,7 +1,7 @@
 // Package credentials issues the credentials of a sandbox: certificates, users with their tokens, and kubeconfigs.
 //
-// All of them are for one sandbox and are deleted with it. The package does not know which component needs which:
-// package sandbox and package realnode do.
+// All credentials are for one sandbox and are deleted with it. Packages sandbox and realnode know which component needs
+// which credentials.
 //
 // NewAuthority and NewUser are the functions to start from.
 package credentials

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// keys makes the keys of all certificates.
+// keys creates the keys of all certificates.
 var keys = crypto.ECDSAKeyPairGenerator{Curve: crypto.P256}
 
 // An authority signs the certificates of one etcd cluster: of its members, and of its clients.
@@ -34,8 +34,8 @@ func newAuthority(folder string) (*authority, error) {
 	return a, own.WriteCertConfigFile(files.Cert, files.Key)
 }
 
-// sign makes a certificate of a member at an address, or of a client if there is none. Members call each other from the
-// first address of loopback.
+// sign creates a certificate of a member at an address, or of a client if there is no address. Members call each other
+// from the first address of loopback.
 func (a *authority) sign(name, address string) (TLSFiles, error) {
 	files, who := a.files(name), &user.DefaultInfo{Name: name}
 	issued, err := a.NewClientCertificate(who, keys)

@@ -362,7 +362,7 @@ func TestPodIsReadyIfItsProcessIs(t *testing.T) {
 	})
 	if pod.Status.Phase != corev1.PodRunning || pod.Status.ContainerStatuses[0].Ready ||
 		pod.Status.ContainerStatuses[0].State.Running == nil {
-		t.Errorf("the status of the pod is %+v, want a running container that is not ready", pod.Status)
+		t.Errorf("got pod status %+v, want a running and unready container", pod.Status)
 	}
 	if err := os.Remove(flag); err != nil {
 		t.Fatal(err)
@@ -516,7 +516,7 @@ func TestKilledProcessIsRestarted(t *testing.T) {
 	}
 }
 
-func TestReasonOfAProcessThatCannotStart(t *testing.T) {
+func TestReasonOfAFailedStart(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
 	h := start(t, options(t, namespace))

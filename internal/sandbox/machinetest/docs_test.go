@@ -24,8 +24,8 @@ var fragments = map[string]bool{
 	"lint.md CustomResourceDefinition widgets.shop.example": true,
 }
 
-// TestManifestsOfTheDocumentation has an API server look at the manifests of all pages: it knows each field, and
-// accepts what is a whole object. It does not serve kinds of OpenShift and of examples.
+// TestManifestsOfTheDocumentation sends the manifests of all pages to an API server: it must know each field, and
+// accept each complete object. It does not serve kinds of OpenShift and of examples.
 func TestManifestsOfTheDocumentation(t *testing.T) {
 	namespace, count := shared.Namespace(t), 0
 	pages, err := filepath.Glob("../../../docs/*.md")

@@ -213,7 +213,7 @@ func AwaitGone(t testing.TB, reader client.Reader, object client.Object, key cli
 func AwaitCollector(t testing.TB, c client.Client, last client.Object) {
 	t.Helper()
 	last.SetOwnerReferences([]metav1.OwnerReference{{
-		APIVersion: "v1", Kind: "ConfigMap", Name: "gone", UID: "00000000-0000-0000-0000-000000000000",
+		APIVersion: "v1", Kind: "ConfigMap", Name: "absent", UID: "00000000-0000-0000-0000-000000000000",
 	}})
 	if err := c.Create(t.Context(), last); err != nil {
 		t.Fatal(err)

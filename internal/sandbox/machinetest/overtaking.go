@@ -78,8 +78,8 @@ func (f *Fixture) createMachines(machines []client.Object) {
 	}
 }
 
-// A readLog records the machines that a controller reads, in their order. Each reconciliation of a machine that is
-// being deleted begins with a read. The reads of one machine are held until the log is opened.
+// A readLog records the machines that a controller reads, in their order. Each reconciliation of a terminating machine
+// begins with a read. The reads of one machine are held until the log is opened.
 type readLog struct {
 	holds   string
 	isHeld  chan struct{} // closed when the machine is read

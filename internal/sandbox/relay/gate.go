@@ -31,7 +31,7 @@ type Gate struct {
 	listeners []net.Listener
 }
 
-// NewGate returns a gate to an address that is not open yet.
+// NewGate returns a closed gate to an address.
 func NewGate(target string) *Gate {
 	return &Gate{target: target, closed: make(chan struct{}), opened: make(chan struct{})}
 }

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Register makes an ExtensionConfig of the namespace's name, for that namespace alone. It is deleted at the end of the
-// test.
+// Register creates an ExtensionConfig with the namespace's name, for that namespace alone. It is deleted at the end of
+// the test.
 func (e *Extension) Register(t testing.TB, c client.Client, namespace string) *runtimev1.ExtensionConfig {
 	t.Helper()
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: namespace}}

@@ -16,7 +16,7 @@ type ConnectionCut struct {
 	missed string // the write that did not arrive, or empty
 }
 
-// NewCut returns a connection that is cut at the write with this number.
+// NewCut returns a ConnectionCut that cuts the connection at the write with this number.
 func NewCut(write int) *ConnectionCut {
 	return &ConnectionCut{isCut: func(string) bool {
 		write--

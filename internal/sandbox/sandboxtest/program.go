@@ -11,8 +11,8 @@ import (
 // builds allows one build at a time: concurrent builds would link the same program.
 var builds sync.Mutex
 
-// Program builds a program of the module into bin, the folder of make build, and returns its path. It does not link a
-// program again that is up to date: linking would take longer than most tests.
+// Program builds a program of the module into bin, the folder of make build, and returns its path. If the program is up
+// to date, it is not linked again: linking would take longer than most tests.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	NeedControlPlane(t)

@@ -83,7 +83,7 @@ func NeedControlPlane(t testing.TB) {
 	SkipInShort(t, "needs a control plane")
 }
 
-// SkipInShort skips a test in "go test -short", and names what it needs.
+// SkipInShort skips a test in "go test -short", with the requirement in the message.
 func SkipInShort(t testing.TB, needs string) {
 	t.Helper()
 	if testing.Short() {

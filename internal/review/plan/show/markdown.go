@@ -266,7 +266,7 @@ func htmlCode(text string) string {
 	return "<code>" + html.EscapeString(printable.Line(text)) + "</code>"
 }
 
-// maxShort is how long a text from a manifest or a cluster may be in a line.
+// maxShort is the maximum length in a line of a text from a manifest or a cluster.
 const maxShort = 300
 
 // shortLine returns a text in a line, cut after it is escaped: an escaped character may have ten

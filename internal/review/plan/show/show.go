@@ -1,9 +1,8 @@
 // Package show prints a plan: as text for a terminal, as Markdown for a pull
 // request, and the plan of a cluster as a diff.
 //
-// It leaves out repetitions, and counts what it leaves out; package plan decides
-// what happens. No text of a manifest can become
-// markup or an escape sequence.
+// It leaves out repetitions, and prints their number. Package plan decides the
+// actions. No text of a manifest can become markup or an escape sequence.
 //
 // A Printer is the value to start from; Text, Markdown and Diff are its methods.
 package show

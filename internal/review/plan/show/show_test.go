@@ -177,9 +177,9 @@ func TestPathsOfASchema(t *testing.T) {
 
 // TestMovesOfAComponent: if all objects of a component come from one place, it is shown once.
 func TestMovesOfAComponent(t *testing.T) {
-	moved := func(name, from string) plan.ObjectPlan {
+	moved := func(name, level string) plan.ObjectPlan {
 		e := configMap(plan.Unchanged, "a", name)
-		e.Old = &plan.Position{Level: from, Component: "a"}
+		e.Old = &plan.Position{Level: level, Component: "a"}
 		return e
 	}
 	all := show.Printer{Plan: planOf(
@@ -249,7 +249,7 @@ func TestMuchIsCutUnlessAllIsWanted(t *testing.T) {
 	}
 }
 
-// hostile is a plan in which all that comes from manifests is one text.
+// hostile is a plan in which all texts of manifests are the same text.
 func hostile(s string) show.Printer {
 	c := plan.FieldChange{Difference: fields.Difference{
 		Path: fields.Path{{Key: s, Index: -1}, {Key: "name", Value: s}},
@@ -389,7 +389,7 @@ func withoutSpans(line string) string {
 func TestMarkdownIsNeverTooLong(t *testing.T) {
 	for name, size := range map[string]struct{ components, objects, fields, warnings int }{
 		"many objects": {20, 200, 1, 0}, "many fields": {3, 10, 500, 0}, "many components": {5_000, 1, 3, 0},
-		"many warnings": {2, 1, 1, 1_000}, "all of it": {300, 10, 40, 500},
+		"many warnings": {2, 1, 1, 1_000}, "many of all": {300, 10, 40, 500},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var steps []plan.ObjectPlan
@@ -430,8 +430,8 @@ func TestMarkdownIsNeverTooLong(t *testing.T) {
 	}
 }
 
-// TestMarkdownOfWhatIsEscapedIsNotTooLong: what stands for one character may be ten.
-func TestMarkdownOfWhatIsEscapedIsNotTooLong(t *testing.T) {
+// TestEscapedMarkdownIsNotTooLong: an escaped character may take ten characters.
+func TestEscapedMarkdownIsNotTooLong(t *testing.T) {
 	hidden := strings.Repeat("\U000e0001", 1_000)
 	var steps []plan.ObjectPlan
 	p := planOf(nil, nil)

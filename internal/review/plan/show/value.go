@@ -37,7 +37,7 @@ func differenceOf(kind string, change plan.FieldChange, all bool) difference {
 	}
 	old, isText := change.Old.(string)
 	next, isTextToo := change.New.(string)
-	isPlain := isText && isTextToo // without quotes, no number could be mistaken for one of them
+	isPlain := isText && isTextToo // needs no quotes: a number can't be mistaken for a text
 	if (isPlain || all) && strings.Contains(old+next, "\n") {
 		var before, after string
 		d.old, before = linesOf(change.Old)
