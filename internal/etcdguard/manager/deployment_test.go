@@ -36,7 +36,7 @@ const rare = "events"
 func TestTheGuardAsItIsShipped(t *testing.T) {
 	t.Parallel()
 	own := newGuardSandbox()
-	t.Cleanup(func() { _ = shared.Sandbox(t).Stop() })
+	t.Cleanup(func() { _ = own.Sandbox(t).Stop() })
 	s := &shippedScene{scene: newSceneOn(t, own)}
 	s.addMachines(t)
 	s.deploy(t)

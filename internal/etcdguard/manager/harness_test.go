@@ -125,8 +125,8 @@ func newSceneOn(t *testing.T, own *guardSandbox) *scene {
 	s := &scene{
 		etcdCluster: etcd,
 		shared:      own,
-		namespace:   shared.Namespace(t),
-		client:      shared.Client(t),
+		namespace:   own.Namespace(t),
+		client:      own.Client(t),
 		numbers:     map[string]int{},
 	}
 	s.giveRights(t)

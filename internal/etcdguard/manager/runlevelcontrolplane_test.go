@@ -52,7 +52,7 @@ type planeScene struct {
 func newPlaneScene(t *testing.T) *planeScene {
 	t.Helper()
 	own := &guardSandbox{SharedSandbox: machinetest.New(sandbox.Options{AuditPolicy: planeAudit})}
-	t.Cleanup(func() { _ = shared.Sandbox(t).Stop() })
+	t.Cleanup(func() { _ = own.Sandbox(t).Stop() })
 	own.once.Do(func() { own.applyManifests(t) }) // the scene has a machine controller of its own
 	s := &planeScene{scene: newSceneOn(t, own), isStarted: map[string]bool{}, restarting: make(chan struct{}, 1)}
 	s.create(t, `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {namespace: %s, name: c},

@@ -97,7 +97,7 @@ func TestResponsesOfAnExtensionAreReported(t *testing.T) {
 		}, "redirects to https://example.com"},
 		{func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"status":"Success"}`)
-		}, "answered no retryAfterSeconds"},
+		}, "sent no retryAfterSeconds"},
 	} {
 		u.Serve("UpdateMachine", c.answer)
 		u.awaitUpdating("InPlaceUpdateFailed", c.want)
