@@ -18,8 +18,8 @@ var (
 	notAsItIs = regexp.MustCompile(`…|://|<<|"\$| -f -`)
 )
 
-// TestInstallCommandsOfTheDocumentation looks for the commands by which the pages have something installed in the
-// scripts that run them.
+// TestInstallCommandsOfTheDocumentation looks for the installation commands of the pages in the scripts that
+// run them.
 func TestInstallCommandsOfTheDocumentation(t *testing.T) {
 	scripts := allText(t, "testdata/*.txtar")
 	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../examples/*/README.md"} {

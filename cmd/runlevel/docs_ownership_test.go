@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestTranscriptsOfPages compares what pages show with the scripts that produce it. Above each
-// block stands where it is from: <!-- SCRIPT: FILE -->
+// TestTranscriptsOfPages compares the transcripts in pages with the scripts that produce them. Above each
+// block, the page names its source: <!-- SCRIPT: FILE -->
 func TestTranscriptsOfPages(t *testing.T) {
 	for _, name := range []string{"ownership.md", "watch.md"} {
 		t.Run(name, func(t *testing.T) { compareTranscripts(t, name) })
@@ -34,7 +34,7 @@ func compareTranscripts(t *testing.T, name string) {
 	blocks := regexp.MustCompile("(?s)<!-- (\\S+): (\\S+) -->\n```\\w*\n(.*?)```\n").FindAllStringSubmatch(string(page),
 		-1)
 	if fences := strings.Count(string(page), "\n```"); fences != 2*len(blocks) || fences == 0 {
-		t.Errorf("docs/%s has %d fences, and %d blocks that say where they are from", name, fences, len(blocks))
+		t.Errorf("docs/%s has %d fences, and %d blocks with a source", name, fences, len(blocks))
 	}
 	for _, block := range blocks {
 		script, err := txtar.ParseFile(filepath.Join("testdata", block[1]))
@@ -46,7 +46,7 @@ func compareTranscripts(t *testing.T, name string) {
 			found = found || file.Name == block[2] && string(file.Data) == block[3]
 		}
 		if !found {
-			t.Errorf("docs/%s does not show %s of %s as it is", name, block[2], block[1])
+			t.Errorf("docs/%s: %s of %s is outdated", name, block[2], block[1])
 		}
 	}
 }

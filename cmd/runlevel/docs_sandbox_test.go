@@ -18,14 +18,14 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// TestPagesThatTryOnASandbox runs the commands of the sections that begin with a sandbox, as a reader would in a clone.
-func TestPagesThatTryOnASandbox(t *testing.T) {
+// TestPagesWithSandbox runs the commands of the sections that begin with a sandbox, as a reader would in a clone.
+func TestPagesWithSandbox(t *testing.T) {
 	for _, program := range []string{"kubectl", "openssl"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("%s is not installed", program)
 		}
 	}
-	for page, then := range map[string]string{ // which shows that what the page promises has happened
+	for page, then := range map[string]string{ // commands that check the effects that the page promises
 		"control-plane-cluster-api.md": `sleep 1; kubectl wait rcp/shop --for=condition=RollingOut=False --timeout=2m; kubectl wait rcp/shop --for=jsonpath='{.status.upToDateReplicas}'=3 --timeout=1m`,
 		"hooks.md":                     `runlevel status --name bookshop`,
 		"in-place.md":                  `kubectl wait $(kubectl get machines.cluster.x-k8s.io -o jsonpath='{range .items[*]}node/{.status.nodeRef.name} {end}') --for=jsonpath='{.status.nodeInfo.kubeletVersion}'=v1.36.0 --timeout=2m`,
@@ -58,7 +58,7 @@ func sandboxCommands(t *testing.T, page string) string {
 	return ""
 }
 
-// tryOnSandbox runs commands in a folder with what they use of a clone, and a sandbox of their own.
+// tryOnSandbox runs commands with their own sandbox, in a folder with the files of a clone that they use.
 func tryOnSandbox(t *testing.T, commands string) {
 	t.Helper()
 	name := "docs-" + rand.String(5)

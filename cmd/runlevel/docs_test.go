@@ -12,8 +12,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// TestTranscriptsOfTheDocumentation looks for what scripts have printed in the pages that
-// show it.
+// TestTranscriptsOfTheDocumentation looks for the output of scripts in the pages that show it.
 func TestTranscriptsOfTheDocumentation(t *testing.T) {
 	for page, transcripts := range map[string][]string{
 		"plan.md": {"plan-cluster.txtar/update.txt"},
@@ -45,7 +44,7 @@ func TestTranscriptsOfTheDocumentation(t *testing.T) {
 			}
 			i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == file })
 			if i < 0 || !bytes.Contains(text, archive.Files[i].Data) {
-				t.Errorf("docs/%s does not have what runlevel prints: %s", page, transcript)
+				t.Errorf("docs/%s does not have the output of runlevel: %s", page, transcript)
 			}
 		}
 	}
@@ -74,8 +73,8 @@ func TestPagesOnMigrationAreTried(t *testing.T) {
 	}
 }
 
-// TestTheTestsThatAreNamedExist looks for the tests of which the documentation says what they show.
-func TestTheTestsThatAreNamedExist(t *testing.T) {
+// TestDocumentedTestsExist looks for each test that the documentation names.
+func TestDocumentedTestsExist(t *testing.T) {
 	page, err := os.ReadFile("../../docs/security.md")
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +92,7 @@ func TestTheTestsThatAreNamedExist(t *testing.T) {
 	}
 	for _, name := range regexp.MustCompile("`(Test\\w+|[\\w-]+\\.txtar)`").FindAllSubmatch(page, -1) {
 		if !strings.Contains(known.String(), "func "+string(name[1])+"(") {
-			t.Errorf("docs/security.md names %s, which there is not", name[1])
+			t.Errorf("docs/security.md names %s, which does not exist", name[1])
 		}
 	}
 }

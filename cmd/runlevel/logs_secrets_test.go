@@ -57,11 +57,11 @@ func TestLogsShowNoSecret(t *testing.T) {
 			if verb[0] == "history" || verb[0] == "deletes" {
 				command.Args = append([]string{"runlevel", verb[0]}, flags...)
 			}
-			said, err := command.CombinedOutput()
+			output, err := command.CombinedOutput()
 			if _, isExit := err.(*exec.ExitError); err != nil && !isExit {
 				t.Fatal(err)
 			}
-			showsNoSecret(t, command.Args, string(said))
+			showsNoSecret(t, command.Args, string(output))
 		}
 		args := append([]string{"apply", folder, "--watch"}, flags...)
 		showsNoSecret(t, args, watchedRepair(t, name+"-created", args))
@@ -106,22 +106,22 @@ func watchedRepair(t *testing.T, name string, args []string) string {
 		}
 	}
 	if err := command.Wait(); err != nil || !strings.Contains(response.String(), "\nrepaired ") {
-		t.Errorf("%v ends with %v, and says\n%s", args, err, response.String())
+		t.Errorf("%v: got error %v, want \"repaired\" in:\n%s", args, err, response.String())
 	}
 	return out.String() + response.String()
 }
 
-// showsNoSecret looks for the value of Secrets in what a command has said.
-func showsNoSecret(t *testing.T, args []string, said string) {
+// showsNoSecret looks for the values of Secrets in the output of a command.
+func showsNoSecret(t *testing.T, args []string, output string) {
 	t.Helper()
-	if said == "" {
-		t.Errorf("%v says nothing", args)
+	if output == "" {
+		t.Errorf("%v: got no output", args)
 	}
 	plain := []byte(secretValue)
 	for _, form := range []string{secretValue, base64.StdEncoding.EncodeToString(plain),
 		base64.StdEncoding.EncodeToString([]byte("other-" + secretValue)), hex.EncodeToString(plain)} {
-		if offset := strings.Index(said, form); offset >= 0 {
-			t.Errorf("%v shows %q: …%s…", args, form, said[max(0, offset-200):min(len(said), offset+len(form)+50)])
+		if offset := strings.Index(output, form); offset >= 0 {
+			t.Errorf("%v shows %q: …%s…", args, form, output[max(0, offset-200):min(len(output), offset+len(form)+50)])
 		}
 	}
 }
@@ -145,9 +145,9 @@ func TestLogsShowNoCredentials(t *testing.T) {
 			t.Fatal(err)
 		}
 		args := []string{"history", "--record-namespace", "default", "--kubeconfig", file, "-v", "10"}
-		said, _ := exec.CommandContext(t.Context(), "runlevel", args...).CombinedOutput()
-		showsNoSecret(t, args, string(said))
-		if strings.Contains(string(said), account.BearerToken) {
+		output, _ := exec.CommandContext(t.Context(), "runlevel", args...).CombinedOutput()
+		showsNoSecret(t, args, string(output))
+		if strings.Contains(string(output), account.BearerToken) {
 			t.Errorf("%v shows the token", args)
 		}
 	}

@@ -31,9 +31,9 @@ type withCluster struct{ *testing.M }
 
 func (m withCluster) Run() int { return shared.Run(m.M) }
 
-// Each script in testdata shows one thing a user does. They share the user's
-// cache, where the programs of the control plane are; $NAME is what a script may
-// call its sandbox, and $EXAMPLES is the folder of sample releases, $INSTALL that of the operator's
+// Each script in testdata shows one task of a user. They share the user's
+// cache, where the programs of the control plane are; $NAME is the name that a
+// script may give its sandbox, and $EXAMPLES is the folder of sample releases, $INSTALL that of the operator's
 // manifests, $MANIFESTS that of the machine controller's. A script that begins
 // with "cluster" is on a control plane that it shares with others: see script_cluster_test.go.
 func TestScripts(t *testing.T) {

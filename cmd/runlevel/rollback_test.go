@@ -46,13 +46,13 @@ const twoVersions = `
 -- 1/0000_20_web_10.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: NS}, data: {colour: red, dropped: "1"}}
 -- 1/0000_20_web_20.yaml --
-{apiVersion: v1, kind: ConfigMap, metadata: {name: gone, namespace: NS}, data: {colour: red}}
+{apiVersion: v1, kind: ConfigMap, metadata: {name: dropped, namespace: NS}, data: {colour: red}}
 -- 2/0000_10_base_00.yaml --
 {apiVersion: v1, kind: Namespace, metadata: {name: NS}}
 -- 2/0000_20_web_10.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: NS}, data: {colour: blue}}
 -- 2/0000_20_web_20.yaml --
-{apiVersion: v1, kind: ConfigMap, metadata: {name: gone, namespace: NS, annotations: {release.openshift.io/delete: "true"}}}
+{apiVersion: v1, kind: ConfigMap, metadata: {name: dropped, namespace: NS, annotations: {release.openshift.io/delete: "true"}}}
 -- 2/0000_30_new_10.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: new, namespace: NS}}
 ---
@@ -65,7 +65,7 @@ const twoVersions = `
 type rolledRelease struct {
 	*testing.T
 	name, folder string
-	first        map[string]string // what the first version has on the cluster
+	first        map[string]string // objects of the first version on the cluster
 }
 
 func newRolledRelease(t *testing.T) *rolledRelease {
@@ -99,7 +99,7 @@ func (r *rolledRelease) rollback(flags ...string) []string {
 	return slices.Concat([]string{"rollback", r.name, "--yes", "--delete-new"}, flags)
 }
 
-// command returns a run of the program, and what it prints. The server is the control plane's, if it is "".
+// command returns a run of the program, and its output. If server is "", it is the control plane's.
 func (r *rolledRelease) command(server string, args ...string) (*exec.Cmd, *printed) {
 	r.Helper()
 	config, err := clientcmd.LoadFromFile(shared.Sandbox(r).Kubeconfig)
@@ -128,7 +128,7 @@ func (r *rolledRelease) must(args ...string) {
 	}
 }
 
-// fails runs a command that is to fail, and returns what it prints.
+// fails runs a command that has to fail, and returns its output.
 func (r *rolledRelease) fails(args ...string) string {
 	r.Helper()
 	command, out := r.command("", args...)
@@ -138,7 +138,7 @@ func (r *rolledRelease) fails(args ...string) string {
 	return out.String()
 }
 
-// objects returns what the release has on the cluster, without what differs each time.
+// objects returns the objects of the release on the cluster, without fields that differ each time.
 func (r *rolledRelease) objects() map[string]string {
 	r.Helper()
 	c, all := sandboxtest.Connect(r, shared.Sandbox(r).Config), map[string]string{}
@@ -190,7 +190,7 @@ func (r *rolledRelease) isRolledBack() {
 	}
 }
 
-// printed is what a program has printed until now.
+// printed is the output of a program so far.
 type printed struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -277,8 +277,8 @@ func (r *rolledRelease) kill(k int, isDone bool) (writes int, killed bool) {
 	return int(count.Load()), dead.Load()
 }
 
-// TestRollbackKilledAtEachWrite kills a rollback at each of its writes, and runs it again: then it is complete, and in
-// the history once.
+// TestRollbackKilledAtEachWrite kills a rollback at each of its writes, and runs it again: the rollback has to be
+// complete, with one entry in the history.
 func TestRollbackKilledAtEachWrite(t *testing.T) {
 	undisturbed := updated(t)
 	all, killed := undisturbed.kill(0, true)
@@ -301,7 +301,7 @@ func TestRollbackKilledAtEachWrite(t *testing.T) {
 func killAndRollBack(t *testing.T, k int, isDone bool) {
 	r := updated(t)
 	if _, killed := r.kill(k, isDone); !killed {
-		t.Fatal("it was not killed")
+		t.Fatal("the rollback was not killed")
 	}
 	err := shared.Client(t).CoordinationV1().Leases(session.DefaultNamespace).Delete(t.Context(), lock.Name(r.name),
 		metav1.DeleteOptions{})
@@ -309,9 +309,9 @@ func killAndRollBack(t *testing.T, k int, isDone bool) {
 		t.Fatal(err)
 	}
 	begun := *r.record().Newest()
-	if begun.Rollback != nil && begun.State == record.Completed { // nothing was left to do
-		if said := r.fails(r.rollback()...); !strings.Contains(said, "name the revision to go to") {
-			t.Errorf("another rollback says:\n%s", said)
+	if begun.Rollback != nil && begun.State == record.Completed { // the rollback was complete
+		if output := r.fails(r.rollback()...); !strings.Contains(output, "name the revision to go to") {
+			t.Errorf("another rollback: got\n%s\nwant an error on the revision", output)
 		}
 	} else {
 		r.must(r.rollback("--reason", "the second")...)
@@ -320,13 +320,13 @@ func killAndRollBack(t *testing.T, k int, isDone bool) {
 	rollback := r.record().Newest().Rollback
 	if begun.Rollback != nil && *rollback != *begun.Rollback ||
 		begun.Rollback == nil && rollback.Reason != "the second" {
-		t.Errorf("the history had the rollback %+v when it was killed, and has now %+v", begun.Rollback, rollback)
+		t.Errorf("the rollback in the history has changed from %+v to %+v", begun.Rollback, rollback)
 	}
 }
 
-// pause runs the program until it changes ConfigMap web. It goes on when the returned function is called, which returns
-// what it has printed in the end.
-func (r *rolledRelease) pause(args ...string) (goOn func() string) {
+// pause runs the program until it changes ConfigMap web. The returned function lets the program continue, waits until
+// it ends, and returns its output.
+func (r *rolledRelease) pause(args ...string) (resume func() string) {
 	r.Helper()
 	var once sync.Once
 	reached, resumed := make(chan struct{}), make(chan struct{})
@@ -344,7 +344,7 @@ func (r *rolledRelease) pause(args ...string) (goOn func() string) {
 	select {
 	case <-reached:
 	case <-time.After(patience):
-		r.Fatalf("it does not get there:\n%s", out)
+		r.Fatalf("the program does not change ConfigMap web:\n%s", out)
 	}
 	return func() string {
 		close(resumed)
@@ -368,16 +368,16 @@ func (r *rolledRelease) awaitLock(args ...string) (*exec.Cmd, *printed) {
 	return command, out
 }
 
-// Of two rollbacks at once, one is done. The other one does not roll back what the first one has.
-func TestTwoRollbacks(t *testing.T) {
+// If two rollbacks run at once, only one takes effect. The other one does not roll back the first one.
+func TestTwoConcurrentRollbacks(t *testing.T) {
 	r := updated(t)
-	goOn := r.pause(r.rollback("--reason", "the first")...)
-	if said := r.fails(r.rollback()...); !strings.Contains(said, "blocked by ApplyRunning: ") ||
-		!strings.Contains(said, "the rollback is not begun") {
-		t.Errorf("a second rollback says:\n%s", said)
+	resume := r.pause(r.rollback("--reason", "the first")...)
+	if output := r.fails(r.rollback()...); !strings.Contains(output, "blocked by ApplyRunning: ") ||
+		!strings.Contains(output, "the rollback has not started") {
+		t.Errorf("a second rollback: got output\n%s\nwant it blocked by ApplyRunning", output)
 	}
 	waiting, out := r.awaitLock(r.rollback("--reason", "the third")...)
-	goOn()
+	resume()
 	if err := waiting.Wait(); err == nil || !strings.Contains(out.String(), "name the revision to go to") {
 		t.Errorf("a rollback that has waited ends with %v:\n%s", err, out)
 	}
@@ -387,15 +387,15 @@ func TestTwoRollbacks(t *testing.T) {
 	}
 }
 
-// A rollback does not begin while the update runs. With --wait-lock, it takes back what that has done by then.
+// A rollback does not begin while the update runs. With --wait-lock, it waits for the update and rolls it back.
 func TestRollbackDuringAnUpdate(t *testing.T) {
 	r := newRolledRelease(t)
-	goOn := r.pause(r.update()...)
-	if said := r.fails(r.rollback()...); !strings.Contains(said, "blocked by ApplyRunning: ") {
-		t.Errorf("a rollback says:\n%s", said)
+	resume := r.pause(r.update()...)
+	if output := r.fails(r.rollback()...); !strings.Contains(output, "blocked by ApplyRunning: ") {
+		t.Errorf("a rollback: got output\n%s\nwant it blocked by ApplyRunning", output)
 	}
 	waiting, out := r.awaitLock(r.rollback("--reason", "it was slow")...)
-	goOn()
+	resume()
 	if err := waiting.Wait(); err != nil {
 		t.Errorf("a rollback that has waited: %v\n%s", err, out)
 	}

@@ -30,7 +30,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// auditPolicy has every write in the audit log, and of deletes also what they say.
+// auditPolicy logs every write, and of deletes also the options in their body.
 const auditPolicy = `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -49,19 +49,19 @@ var shared = sandboxtest.New(sandbox.Options{AuditPolicy: auditPolicy})
 // A patient command gives up after this time, far longer than anything takes.
 const patience = 5 * time.Minute
 
-// A guest is a script on a control plane. It acts as a user of its own, by whom
-// the audit log knows its deletes.
+// A guest is a script on a control plane. It acts as its own user, whose name marks its
+// deletes in the audit log.
 type guest struct {
 	*cluster.Cluster
 	sandbox *sandbox.Sandbox
 	user    string
 	known   map[string]string // objects by UID: see remember
-	told    int               // writes that wrote has printed
+	printed int               // writes that wrote has printed
 }
 
 type guestKey struct{}
 
-// clusterCommands are what scripts can do to the shared control plane. Objects are called
+// clusterCommands are the commands of scripts for the shared control plane. The name of an object is
 // KIND[.GROUP] [NAMESPACE/]NAME.
 var clusterCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"cluster":         enter,
@@ -69,7 +69,7 @@ var clusterCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"create":          create,
 	"await":           await,
 	"await-field":     awaitField,
-	"await-gone":      awaitGone,
+	"await-gone":      awaitDeleted,
 	"await-remains":   awaitRemains,
 	"hold":            hold,
 	"release":         release,
@@ -119,7 +119,7 @@ func enterSandbox(ts *testscript.TestScript, s *sandbox.Sandbox) {
 // guestOf is the guest that a script is.
 func guestOf(ts *testscript.TestScript) *guest { return ts.Value(guestKey{}).(*guest) }
 
-// kubeconfig writes the kubeconfig of the guest; with another server, if that is not "".
+// kubeconfig writes the kubeconfig of the guest; with another server, unless server is "".
 func (g *guest) kubeconfig(ts *testscript.TestScript, name, server string) string {
 	config, err := clientcmd.LoadFromFile(g.sandbox.Kubeconfig)
 	ts.Check(err)
@@ -165,14 +165,14 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 	until(ts, args, func(o *unstructured.Unstructured) bool { return o != nil })
 }
 
-// awaitGone waits until objects are gone: await-gone KIND KEY [KIND KEY...]
-func awaitGone(ts *testscript.TestScript, _ bool, args []string) {
+// awaitDeleted waits until objects no longer exist: await-gone KIND KEY [KIND KEY...]
+func awaitDeleted(ts *testscript.TestScript, _ bool, args []string) {
 	for ; len(args) > 1; args = args[2:] {
 		until(ts, args, func(o *unstructured.Unstructured) bool { return o == nil })
 	}
 }
 
-// awaitRemains waits until a Namespace or a definition that goes says what is left in it:
+// awaitRemains waits until a terminating Namespace or definition reports its remaining objects:
 // await-remains KIND KEY
 func awaitRemains(ts *testscript.TestScript, _ bool, args []string) {
 	messages := map[string]bool{
@@ -289,10 +289,9 @@ func remember(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// deleted prints the deletes that the script has asked for, as the audit log has them,
-// sorted: the object with the UID, if it was remembered. Those of some kinds are left out,
-// if each is there once: it is chance whether we delete them or, a moment earlier, the
-// cluster does. deleted [KIND...]
+// deleted prints the deletes that the script requested, sorted, from the audit log:
+// the object with the UID, if the script remembers it. It omits single deletes of the
+// listed kinds, because either the program or, a moment earlier, the cluster deletes them. deleted [KIND...]
 func deleted(ts *testscript.TestScript, _ bool, chance []string) {
 	g := guestOf(ts)
 	var deletes []string
@@ -324,7 +323,7 @@ type request struct {
 	RequestObject    metav1.DeleteOptions
 }
 
-// isDry says whether it changes nothing.
+// isDry reports whether a request is a dry run.
 func (r request) isDry() bool { return strings.Contains(r.RequestURI, "dryRun=All") }
 
 // audited are the requests of the script that the audit log has, but for dry runs.
@@ -345,19 +344,19 @@ func (g *guest) audited(ts *testscript.TestScript) []request {
 	return requests
 }
 
-// wrote prints the writes of the script since it was called last, as the audit log has
-// them, or "nothing". Questions for rights are no writes.
+// wrote prints the writes of the script since the last call from the audit log, or
+// "nothing". Requests for access reviews are not writes.
 func wrote(ts *testscript.TestScript, _ bool, _ []string) {
 	g := guestOf(ts)
 	requests := g.audited(ts)
 	text := ""
-	for _, request := range requests[g.told:] {
+	for _, request := range requests[g.printed:] {
 		if !strings.HasPrefix(request.ObjectRef.Resource, "selfsubject") {
 			text += fmt.Sprintln(request.Verb, request.ObjectRef.Resource,
 				request.ObjectRef.Namespace+"/"+request.ObjectRef.Name)
 		}
 	}
-	g.told = len(requests)
+	g.printed = len(requests)
 	fmt.Fprint(ts.Stdout(), cmp.Or(text, "nothing\n"))
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/internal/session"
 )
 
-// awaitRun waits until an apply has told the record of a release how it stands, and that
-// some text is in it: await-run RELEASE [TEXT]
+// awaitRun waits until an apply has written its progress to the record of a release, with
+// some text in it: await-run RELEASE [TEXT]
 func awaitRun(ts *testscript.TestScript, _ bool, args []string) {
 	key := session.DefaultNamespace + "/runlevel-release-" + args[0]
 	until(ts, []string{"ConfigMap", key}, func(o *unstructured.Unstructured) bool {
@@ -27,8 +27,8 @@ func awaitRun(ts *testscript.TestScript, _ bool, args []string) {
 			return false
 		}
 		text, _, _ := unstructured.NestedString(o.Object, "data", "record.json")
-		_, run, isTold := strings.Cut(text, `"run": {`)
-		return isTold && (len(args) == 1 || strings.Contains(run, args[1]))
+		_, run, isWritten := strings.Cut(text, `"run": {`)
+		return isWritten && (len(args) == 1 || strings.Contains(run, args[1]))
 	})
 }
 
@@ -44,22 +44,22 @@ func awaitRecord(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// Whatever differs from run to run in what is said of a wait.
+// These parts of the report of a wait differ from run to run.
 var (
 	whyAges = regexp.MustCompile(`\b\d+(\.\d+)?(ms|s|m\d+s|m)\b`)
 	times   = regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 	holders = regexp.MustCompile(`\S+@\S+:\d+-\w{5}`)
 )
 
-// clock writes a time, and a holder, over those of what was printed last, so that it can be
-// compared.
+// clock replaces times and holders in the last output with fixed ones, so that a script can
+// compare it.
 func clock(ts *testscript.TestScript, _ bool, _ []string) {
 	text := ts.ReadFile("stdout")
 	text = times.ReplaceAllString(whyAges.ReplaceAllString(text, "12s"), "2026-01-02T15:04:05Z")
 	fmt.Fprint(ts.Stdout(), holders.ReplaceAllString(text, "ana@host:7"))
 }
 
-// user acts from now on as a user who may only get what a list of resources names, in
+// user acts from now on as a user who may only get the resources in a list, in
 // every namespace: user NAME [RESOURCE[.GROUP]...]
 func user(ts *testscript.TestScript, _ bool, args []string) {
 	g, ctx := guestOf(ts), context.Background()

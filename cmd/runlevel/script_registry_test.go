@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// ownCluster makes a control plane for this script alone, because it changes what others have in common, or prints
-// what they would change: own-cluster
+// ownCluster starts a control plane for this script alone, because the script changes objects that other scripts share,
+// or prints objects that they change: own-cluster
 func ownCluster(ts *testscript.TestScript, _ bool, _ []string) {
 	sandboxtest.NeedControlPlane(ts.Value("t").(testing.TB))
 	s, err := sandbox.Start(context.Background(), sandbox.Options{Name: ts.Getenv("NAME"), AuditPolicy: auditPolicy})
@@ -22,8 +22,8 @@ func ownCluster(ts *testscript.TestScript, _ bool, _ []string) {
 	enterSandbox(ts, s)
 }
 
-// serveRegistry starts a registry with one image, of the files of a folder, and says where in
-// $REGISTRY, and in $DIGEST which image that is: registry REPOSITORY:TAG FOLDER
+// serveRegistry starts a registry with one image of the files of a folder, and sets $REGISTRY
+// to its address and $DIGEST to the digest of the image: registry REPOSITORY:TAG FOLDER
 func serveRegistry(ts *testscript.TestScript, _ bool, args []string) {
 	served := imageregistry.StartTLS()
 	ts.Defer(served.Close)

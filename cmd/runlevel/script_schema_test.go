@@ -26,9 +26,9 @@ const schemasVariable = "TEST_RUNLEVEL_SCHEMAS"
 // exitSchema is the exit code of a command that has printed JSON which does not fit its schema.
 const exitSchema = 99
 
-// checkedMain is main, and compares what a command prints with "-o json" with the schema of docs/schemas.
+// checkedMain is main, and validates the output of a command with "-o json" against its schema in docs/schemas.
 func checkedMain() {
-	isOther := slices.Contains(os.Args, "exec") // what "sandbox exec" prints is another program's
+	isOther := slices.Contains(os.Args, "exec") // "sandbox exec" prints the output of another program
 	if !slices.Contains(os.Args, "json") || os.Getenv(schemasVariable) == "" || isOther {
 		main()
 		return
@@ -65,7 +65,7 @@ func checkSchemas(folder string, args []string, printed io.Reader) error {
 			return err
 		}
 		if _, isObject := document.(map[string]any); isObject && schema.Items != nil {
-			document = []any{document} // a line of a stream, or one of what others print as a list
+			document = []any{document} // a line of a stream, or a single item of a list
 		}
 		result, err := gojsonschema.Validate(gojsonschema.NewBytesLoader(text), gojsonschema.NewGoLoader(document))
 		if err != nil {

@@ -41,7 +41,7 @@ func startServer(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(guestOf(ts).sandbox.Resume(ctx, "kube-apiserver"))
 }
 
-// freezeServer has the API server answer nothing more, though its connections stay, until thaw-server: freeze-server
+// freezeServer stops the API server, without closing its connections, until thaw-server: freeze-server
 func freezeServer(ts *testscript.TestScript, _ bool, _ []string) { signalServer(ts, syscall.SIGSTOP) }
 
 func thawServer(ts *testscript.TestScript, _ bool, _ []string) { signalServer(ts, syscall.SIGCONT) }

@@ -19,9 +19,9 @@ var changing = map[string]bool{
 	"uid":         true,
 }
 
-// stream prints what was on standard output again, one JSON object per line, each with its
-// fields in order and a * for what differs from run to run. A line that is no JSON object
-// fails: stream
+// stream prints the last standard output again, one JSON object per line, with sorted fields
+// and a * in place of values that differ from run to run. It fails on a line that is not a
+// JSON object: stream
 func stream(ts *testscript.TestScript, _ bool, _ []string) {
 	text := ts.ReadFile("stdout")
 	out := ts.Stdout()
@@ -36,7 +36,7 @@ func stream(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
-// steady is a value of JSON with nothing in it that differs from run to run.
+// steady returns a value of JSON without parts that differ from run to run.
 func steady(value any) any {
 	switch value := value.(type) {
 	case map[string]any:

@@ -20,7 +20,7 @@ import (
 // terminal runs a command whose standard error is a terminal of some size, until its screen
 // shows something, and prints that. Then it presses Ctrl-C, and prints the screen again at the
 // end: terminal SIZE REGEXP COMMAND... Standard output is the script's standard error. Times are shown
-// as N. A terminal fails whose cursor is hidden, or that is asked something.
+// as N. It fails if the cursor stays hidden, or if the command queries the terminal.
 func terminal(ts *testscript.TestScript, _ bool, args []string) {
 	onTerminal(ts, args, func(c *exec.Cmd, device *os.File) { c.Stdout, c.Stderr = ts.Stderr(), device })
 }
@@ -81,10 +81,10 @@ func (s *shownTerminal) run(ts *testscript.TestScript, args []string, connect fu
 	fmt.Fprintf(ts.Stdout(), "== at the end ==\n%s", s.text())
 }
 
-// A shownTerminal is a terminal, and what it shows.
+// A shownTerminal is a terminal with its screen.
 type shownTerminal struct {
 	device   *os.File
-	keyboard *os.File // what is written to it was typed
+	keyboard *os.File // receives the keys that a user types
 	answer   string   // "" is Ctrl-C
 	emulator vt10x.Terminal
 	written  chan struct{} // something was
@@ -93,8 +93,8 @@ type shownTerminal struct {
 	raw      bytes.Buffer // all that was written
 }
 
-// questions are what a terminal answers as if a user had typed it, and what changes what keys
-// send: then Ctrl-C may be no signal any more. Libraries do so for programs that read keys.
+// questions are sequences that a terminal answers as if a user had typed, or that change the codes of
+// keys: then Ctrl-C may no longer be a signal. Libraries do so for programs that read keys.
 var questions = regexp.MustCompile(`\x1b\[([=<>?][0-9;]*u|>[0-9;]*m|\?[0-9;]*\$p|[=>?]?[0-9]*[cn])`)
 
 // open makes a terminal of a size such as 80x24.
@@ -132,7 +132,7 @@ func (s *shownTerminal) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// shows waits until the screen has something, and says whether it came before the end.
+// shows waits until the screen matches wanted, and reports whether it did before the command ended.
 func (s *shownTerminal) shows(ctx context.Context, wanted *regexp.Regexp, ended chan error) bool {
 	for !wanted.MatchString(s.text()) {
 		select {

@@ -44,7 +44,7 @@ func checkTopic(help *cobra.Command, args []string) error {
 	return err
 }
 
-// foreignCommands are commands of other tools, with what to write instead.
+// foreignCommands are commands of other tools, with their replacements.
 var foreignCommands = map[string]string{
 	"delete":   `write "runlevel uninstall NAME"; "runlevel deletes" lists the deletes that are pending`,
 	"upgrade":  `write "runlevel apply SOURCE", which installs a release or updates it`,
@@ -105,17 +105,17 @@ var valueHints = map[string]string{
 	"int": "write a whole number", "uint64": "write a whole number", "level": "write a whole number",
 }
 
-// foreignFlags are flags of other tools, with what to write instead.
+// foreignFlags are flags of other tools, with their replacements.
 var foreignFlags = map[string]string{
 	"values": core.NoValues, "set": core.NoValues, "set-string": core.NoValues, "set-file": core.NoValues,
 	"set-json": core.NoValues,
 	"env":      core.NoValues, "environment": core.NoValues, "overlay": core.NoValues,
-	"atomic":              `a failed update is taken back by "runlevel rollback NAME"`,
-	"rollback-on-failure": `a failed update is taken back by "runlevel rollback NAME"`,
+	"atomic":              `"runlevel rollback NAME" rolls a failed update back`,
+	"rollback-on-failure": `"runlevel rollback NAME" rolls a failed update back`,
 	"create-namespace":    "put the Namespace into the release, as a manifest",
 	"server-side":         "each apply is server-side",
 	"prune":               `objects are deleted by tombstones: see "runlevel plan --help"`,
-	"install":             "an apply installs what is not there",
+	"install":             "an apply installs missing objects",
 }
 
 // wrongFlag returns the misuse for an error of a flag.
@@ -129,7 +129,7 @@ func wrongFlag(command *cobra.Command, err error) error {
 	isNamespace := unknown != nil && (unknown.GetSpecifiedName() == "n" || unknown.GetSpecifiedName() == "namespace")
 	if isNamespace && command.Flags().Lookup("record-namespace") != nil {
 		return core.Misusef("there is no flag -n: a release may have objects in several namespaces; " +
-			"--record-namespace is the one of its record")
+			"--record-namespace is the namespace of its record")
 	}
 	if !errors.As(err, &invalid) {
 		return withHelp(command, err)

@@ -1,4 +1,4 @@
-// Package cli is the runlevel command: its verbs, and what holds for all of them: help, completion, verbosity
+// Package cli is the runlevel command: its verbs, with their common help, completion, verbosity
 // and arguments.
 //
 // The verbs are in the packages below it, by groups; each reads flags, calls the package that does the work, and prints
@@ -42,8 +42,8 @@ func newRoot(streams core.Streams) *cobra.Command {
 		Long: `Runlevel applies a release payload, a folder of numbered Kubernetes manifests,
 to any cluster, the way OpenShift's cluster-version operator does.
 
-Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
-		Example: `  # What does an update do, and what does it leave behind?
+Exit codes: 0 for success, 1 for findings or a failure, 2 for misuse.`,
+		Example: `  # What would an update change, and which objects would stay?
   runlevel plan ./old ./new
 
   # A control plane to try things on
@@ -93,7 +93,7 @@ func addVerbosity(root *cobra.Command) {
 	_ = flags.Set("one_output", "true")       // one line per log, not one per severity
 	verbosity := flags.Lookup("v")
 	root.PersistentFlags().VarPF(verbosityFlag{verbosity.Value}, "verbosity", "v",
-		"how much to log to standard error: 1 for what is done, 6 also for the URL and duration of each request, 7 "+
+		"how much to log to standard error: 1 for each step, 6 also for the URL and duration of each request, 7 "+
 			"also for its headers, without credentials; bodies, which may have Secrets in them, are never logged")
 }
 

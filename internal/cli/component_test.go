@@ -18,9 +18,9 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
-// TestAComponentInAnImage looks at a component in a release that is an image, and in the
-// same release as it is carried to where nothing can be pulled.
-func TestAComponentInAnImage(t *testing.T) {
+// TestComponentInImage looks at a component in a release image, and in the same release as a copy
+// for a disconnected cluster.
+func TestComponentInImage(t *testing.T) {
 	config := func(name string) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: default}\n", name)
 	}
@@ -44,11 +44,11 @@ func TestAComponentInAnImage(t *testing.T) {
 				t.Errorf("%v: exit code %d: %s", args, code, &problems)
 			}
 			if !strings.Contains(out.String(), "ConfigMap default/banner") || strings.Contains(out.String(), "own") {
-				t.Errorf("%v says\n%s", args, &out)
+				t.Errorf("%v: got output\n%s", args, &out)
 			}
 			if pulled := strings.Count(problems.String(), "pulling"); release == ref && pulled != 1 ||
 				release != ref && pulled != 0 {
-				t.Errorf("%v says\n%s", args, &problems)
+				t.Errorf("%v: got errors\n%s", args, &problems)
 			}
 		}
 	}

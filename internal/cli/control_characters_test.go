@@ -14,8 +14,8 @@ const (
 	inFileNames = "a\x1b[31mb\u202ec\u2066d\u2028e\nfaked: f\u0085g"
 )
 
-// hostileReleases are the files of two releases, in the folders old and new, that have such text wherever it
-// may stand: in names of files, in what names objects, in fields that are read, and in others.
+// hostileReleases are the files of two releases, in the folders old and new, that have such text in all
+// possible places: in names of files and objects, in fields that the program reads, and in others.
 func hostileReleases() map[string]string {
 	object := func(kind, name, rest string) string {
 		return "apiVersion: v1\nkind: " + kind + "\nmetadata: {namespace: shop, name: " + name + rest + "\n"
@@ -76,8 +76,8 @@ var readers = []string{
 
 const onCluster = "--name hostile --kubeconfig CONFIG"
 
-// TestNoCommandShowsWhatDoesThingsToTerminals runs every command that reads releases.
-func TestNoCommandShowsWhatDoesThingsToTerminals(t *testing.T) {
+// TestCommandsEscapeControlCharacters runs every command that reads releases.
+func TestCommandsEscapeControlCharacters(t *testing.T) {
 	folder := t.TempDir()
 	for name, text := range hostileReleases() {
 		write(t, filepath.Join(folder, name), text)
@@ -98,15 +98,15 @@ func TestNoCommandShowsWhatDoesThingsToTerminals(t *testing.T) {
 				}
 				args = append(args, word)
 			}
-			_, said := tell(args)
-			if wrong := harm(said); wrong != "" {
-				t.Errorf("%s of %s says %q", reader, name, wrong)
+			_, output := runCommand(args)
+			if wrong := harm(output); wrong != "" {
+				t.Errorf("%s of %s prints %q", reader, name, wrong)
 			}
 		}
 	}
 	written, err := filepath.Glob(filepath.Join(folder, "*-out-*"))
 	if err != nil || len(written) == 0 {
-		t.Fatal("nothing was written", err)
+		t.Fatal("no file was written", err)
 	}
 	for _, path := range written {
 		if err := filepath.WalkDir(path, func(path string, entry os.DirEntry, err error) error {
@@ -115,7 +115,7 @@ func TestNoCommandShowsWhatDoesThingsToTerminals(t *testing.T) {
 			}
 			text, err := os.ReadFile(path)
 			if wrong := harm(string(text)); wrong != "" {
-				t.Errorf("%q has %q", path, wrong)
+				t.Errorf("file %q has the line %q", path, wrong)
 			}
 			return err
 		}); err != nil {
@@ -124,9 +124,9 @@ func TestNoCommandShowsWhatDoesThingsToTerminals(t *testing.T) {
 	}
 }
 
-// harm returns the first line that is not to be shown; "" if there is none.
-func harm(said string) string {
-	for line := range strings.Lines(said) {
+// harm returns the first line that no command may show; "" if there is none.
+func harm(output string) string {
+	for line := range strings.Lines(output) {
 		if strings.ContainsAny(line, "\x1b\u202e\u2066\u2028\u0085") || strings.HasPrefix(line, "faked") {
 			return line
 		}

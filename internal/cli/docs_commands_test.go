@@ -88,7 +88,7 @@ func parse(arguments []string) error {
 	case err != nil:
 		return err
 	case command.HasSubCommands() && command.Parent() == nil && len(rest) > 0 && !strings.HasPrefix(rest[0], "-"):
-		return errors.New("there is no such verb")
+		return errors.New("unknown verb")
 	}
 	var value *pflag.ValueRequiredError // of a flag that a text names
 	if err := command.ParseFlags(rest); !errors.Is(err, pflag.ErrHelp) && !errors.As(err, &value) {

@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "draw the pictures of the documentation again")
 
-// TestPicturesOfTheDocumentation compares them with what is drawn today.
+// TestPicturesOfTheDocumentation compares them with the current pictures.
 func TestPicturesOfTheDocumentation(t *testing.T) {
 	for file, flags := range map[string][]string{
 		"../../docs/graph-update.svg":  {"--mode", "update"},
@@ -32,19 +32,19 @@ func TestPicturesOfTheDocumentation(t *testing.T) {
 		}
 		have, err := os.ReadFile(file)
 		if err != nil || !bytes.Equal(have, drawn.Bytes()) {
-			t.Errorf("%s is not what runlevel draws: run make generate (%v)", file, err)
+			t.Errorf("%s is outdated: run make generate (%v)", file, err)
 		}
 	}
 }
 
-// TestThePlanOfTheDocumentation compares the example with what is printed today.
-func TestThePlanOfTheDocumentation(t *testing.T) {
+// TestDocumentedPlan compares the example with the current output.
+func TestDocumentedPlan(t *testing.T) {
 	page, err := os.ReadFile("../../docs/plan.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	folder := "../../examples/removals/autoscaler/"
 	if printed := run(t, "plan", folder+"old", folder+"new"); !bytes.Contains(page, []byte(printed)) {
-		t.Errorf("docs/plan.md does not have what runlevel prints:\n%s", printed)
+		t.Errorf("docs/plan.md does not have the output of runlevel:\n%s", printed)
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestHalfAPreviewIsNone loses the server after some questions: what was not asked about
-// must be neither as the release says nor a difference.
-func TestHalfAPreviewIsNone(t *testing.T) {
+// TestInterruptedPreviewFails loses the server after some requests: objects without an answer
+// must be reported neither as unchanged nor as changed.
+func TestInterruptedPreviewFails(t *testing.T) {
 	config := control.Sandbox(t).Config
 	transport, err := rest.TransportFor(config)
 	if err != nil {
@@ -44,9 +44,11 @@ func TestHalfAPreviewIsNone(t *testing.T) {
 			fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: half-%d, namespace: default}}", i))
 	}
 	for _, args := range [][]string{{"diff", "--exit-code"}, {"plan", "--cluster", "--exit-code"}} {
-		code, said := tell(append(args, filepath.Join(folder, "release"), "--name", "half", "--kubeconfig", kubeconfig))
-		if code != 2 || strings.Contains(said, "gave no answer") || !strings.Contains(said, "EOF") {
-			t.Errorf("%v ends with %d, and says %s", args, code, said)
+		code, output := runCommand(
+			append(args, filepath.Join(folder, "release"), "--name", "half", "--kubeconfig", kubeconfig),
+		)
+		if code != 2 || strings.Contains(output, "gave no answer") || !strings.Contains(output, "EOF") {
+			t.Errorf("%v: got exit code %d, want 2 and an error with EOF:\n%s", args, code, output)
 		}
 	}
 }

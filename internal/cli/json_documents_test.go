@@ -39,7 +39,7 @@ import (
 	"github.com/runlevel/runlevel/internal/session/why"
 )
 
-// A jsonDocument is what a command prints with -o json.
+// A jsonDocument is the output of a command with -o json.
 type jsonDocument struct {
 	command string
 	content string
@@ -57,7 +57,7 @@ var jsonDocuments = map[string]jsonDocument{
 	"keep-summary": {"apply --watch", "the last line", apply.KeptSummary{}},
 	"deletes":      {"deletes", "pending deletes", []state.PendingDelete{}},
 	"explain":      {"explain", "rules of lint", []lint.RuleInfo{}},
-	"gate":         {"gate", "what the gate has found", apply.GateReport{}},
+	"gate":         {"gate", "findings of the gate", apply.GateReport{}},
 	"get-objects": {"get objects", "the objects of a release on the cluster",
 		&state.ObjectList{}},
 	"graph": {"graph", "the nodes of the graph, with their tasks", review.GraphInfo{}},
@@ -70,13 +70,14 @@ var jsonDocuments = map[string]jsonDocument{
 	"list": {"list", "the releases on a cluster", []state.ListedRelease{}},
 	"machines": {"machines", "machines; with `--watch` a line for each that has changed",
 		[]overview.Machine{}},
-	"machines-plan": {"machines plan", "what a changed MachineDeployment would do to its machines",
+	"machines-plan": {"machines plan", "effects of a changed MachineDeployment on its machines",
 		&rolloutpreview.RolloutPreview{}},
 	"machines-plan-control-plane": {"machines plan controlplanemachineset/NAME, machines plan " +
-		"runlevelcontrolplane/NAME", "what a set, or a RunlevelControlPlane, does to the machines of a control plane",
+		"runlevelcontrolplane/NAME",
+		"effects of a changed ControlPlaneMachineSet or RunlevelControlPlane on control plane machines",
 		&rolloutpreview.ControlPlanePreview{}},
 	"notification": {"apply --notify",
-		"what a receiver gets for each event; so do those of `rollback` and `uninstall`, and the operator's",
+		"CloudEvent for a receiver; `rollback`, `uninstall` and the operator send the same",
 		notify.CloudEvent{}},
 	"plan": {"plan, diff", "what an update does, object by object", &plan.Plan{}},
 	"render": {"render, get manifests",
@@ -84,7 +85,7 @@ var jsonDocuments = map[string]jsonDocument{
 	"sandbox-status": {"sandbox status", "sandboxes; `sandbox up` prints one", []sandbox.Status{}},
 	"status":         {"status", "how a release stands", &state.Status{}},
 	"test":           {"test", "the results of the tests of a release", &releasetest.Report{}},
-	"uninstall": {"uninstall NAME", "what was deleted, what is kept, and what is left",
+	"uninstall": {"uninstall NAME", "deleted, kept and remaining objects",
 		&uninstall.Report{}},
 	"version":     {"version", "the version of the program", core.VersionInfo{}},
 	"wait":        {"wait", "the status of the release at the end", &state.Status{}},
@@ -129,7 +130,7 @@ func TestJSONDocumentsHaveSchemas(t *testing.T) {
 	compareFile(t, page, head+marker+"\n"+index.String()+"\n## Fields\n"+tables.String())
 }
 
-// compareFile compares a file with what it is to have; with -update, it is written.
+// compareFile compares a file with its wanted content. With -update, it writes the file.
 func compareFile(t *testing.T, file, want string) {
 	t.Helper()
 	if flag.Lookup("update").Value.String() == "true" { // the flag of docs_test.go

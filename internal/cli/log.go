@@ -10,7 +10,7 @@ import (
 // withLogger adds a logger to a context. It logs no errors once the context has ended: after
 // Ctrl-C, every request that was sent fails.
 func withLogger(ctx context.Context, log klog.Logger) context.Context {
-	const wrapper = 1 // the frame of untilDone, which is not the caller
+	const wrapper = 1 // skips the frame of untilDone
 	return klog.NewContext(ctx, logr.New(untilDone{log.WithCallDepth(wrapper).GetSink(), ctx.Done()}))
 }
 

@@ -16,16 +16,16 @@ func TestNoErrorIsLoggedAfterAnInterrupt(t *testing.T) {
 	log := funcr.New(func(_, line string) { response = append(response, line) }, funcr.Options{})
 	ctx, interrupt := context.WithCancel(t.Context())
 	ctx = withLogger(ctx, log)
-	say := func(when string) {
+	logAll := func(when string) {
 		klog.FromContext(ctx).Error(errors.New("cut off"), when)
 		klog.FromContext(ctx).WithValues("a", "b").WithName("c").Error(errors.New("cut off"), when)
 		klog.FromContext(ctx).Info("info " + when)
 	}
-	say("before")
+	logAll("before")
 	interrupt()
-	say("after")
+	logAll("after")
 	if got := strings.Join(response, "\n"); strings.Count(got, `"msg"="before"`) != 2 ||
 		strings.Contains(got, `"msg"="after"`) || !strings.Contains(got, "info after") {
-		t.Errorf("it logs\n%s", got)
+		t.Errorf("got log\n%s\nwant no error after the interrupt", got)
 	}
 }

@@ -19,11 +19,10 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
-// planted is a secret value. It is no part of anything else, and neither is it in
-// base64, however it is cut.
+// planted is a secret value. No other text contains it, or its base64, however that is cut.
 const planted = "pLaNtEd"
 
-// secrets are two releases full of it: Secrets that are changed, new, gone, left out,
+// secrets are two releases full of it: Secrets that are changed, new, removed, excluded,
 // deleted, immutable, recreated, broken, and of another kind now. SECRET stands for the
 // value, BASE64 for the same in base64.
 const secrets = `
@@ -69,7 +68,7 @@ const secrets = `
 {apiVersion: v1, kind: Secret, metadata: {name: new, annotations: {kubectl.kubernetes.io/last-applied-configuration: SECRET}}, data: {a: BASE64}}
 `
 
-// TestSecretsAreNeverShown looks for the planted value in all that is printed.
+// TestSecretsAreNeverShown looks for the planted value in all output.
 func TestSecretsAreNeverShown(t *testing.T) {
 	folder := t.TempDir()
 	text := strings.NewReplacer("SECRET", planted, "BASE64",
@@ -86,7 +85,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 		for _, format := range []string{"text", "json", "yaml", "markdown"} {
 			shown := run(t, "plan", releases[0], releases[1], "-o", format, "--all", "--feature-set", "Default")
 			if !strings.Contains(shown, "sealed") || !strings.Contains(shown, "***") {
-				t.Errorf("%s: Secrets are not even compared: %s", format, shown)
+				t.Errorf("%s: Secrets are not compared: %s", format, shown)
 			}
 			hides(t, "plan -o "+format, shown)
 		}
@@ -108,12 +107,12 @@ func TestSecretsAreNeverShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if shown := run(t, "render", next, "--show-secrets"); !strings.Contains(shown, planted) {
-		t.Error("a Secret is not shown when it is asked for")
+		t.Error("--show-secrets does not show a Secret")
 	}
 }
 
-// TestTheCommandInACommentHasTheFlags: what is cut there is found with the same filters.
-func TestTheCommandInACommentHasTheFlags(t *testing.T) {
+// TestCommandInCommentHasFilters checks that the command that a shortened comment names has the same filters.
+func TestCommandInCommentHasFilters(t *testing.T) {
 	folder := t.TempDir()
 	for _, side := range []string{"old", "new"} {
 		var text strings.Builder
@@ -135,11 +134,11 @@ func TestTheCommandInACommentHasTheFlags(t *testing.T) {
 		"--unmanaged", "ConfigMap/web/c1", "--unmanaged", "ConfigMap/web/c2")
 	if want := "run `runlevel plan old ./new '--exclude=it'\\''s' --feature-set=Default --unmanaged=ConfigMap/web/c1 " +
 		"--unmanaged=ConfigMap/web/c2`.\n"; !strings.HasSuffix(out, want) {
-		t.Errorf("%s\nwant %s", out[len(out)-300:], want)
+		t.Errorf("got\n%s\nwant %s", out[len(out)-300:], want)
 	}
 }
 
-// TestFailuresAreNoDifference: with --exit-code, 1 means nothing else.
+// TestFailuresAreNoDifference checks that with --exit-code, only a difference results in 1.
 func TestFailuresAreNoDifference(t *testing.T) {
 	folder := t.TempDir()
 	for _, name := range []string{"old", "new"} {
@@ -159,7 +158,7 @@ func TestFailuresAreNoDifference(t *testing.T) {
 	}
 }
 
-// full is where nothing can be written.
+// full is an output that fails on each write.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
@@ -167,7 +166,7 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 func hides(t *testing.T, what, shown string) {
 	t.Helper()
 	encoded := base64.RawStdEncoding.EncodeToString([]byte(planted))
-	for _, secret := range []string{planted, encoded[:len(encoded)-2]} { // the end of it depends on what follows
+	for _, secret := range []string{planted, encoded[:len(encoded)-2]} { // its end depends on the next bytes
 		if strings.Contains(shown, secret) {
 			t.Errorf("%s shows a secret:\n%s", what, shown)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/imageregistry"
 )
 
-// TestAReleaseInARegistry renders one whose manifest has the release's own image.
-func TestAReleaseInARegistry(t *testing.T) {
+// TestReleaseInRegistry renders one whose manifest has the release's own image.
+func TestReleaseInRegistry(t *testing.T) {
 	ref, digest := push(t, map[string]string{
 		"manifests/0000_00_own_a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\ndata: {image: " +
 			"'{{.ReleaseImage}}'}\n",
@@ -37,7 +37,7 @@ func TestAReleaseInARegistry(t *testing.T) {
 	problems.Reset()
 	code := cli.Run(context.Background(), []string{"render", ref}, core.Streams{Out: &out, Err: &problems})
 	if code != 2 || out.Len() > 0 || !strings.Contains(problems.String(), "needs --insecure") {
-		t.Errorf("without --insecure the exit code is %d, and %s", code, &problems)
+		t.Errorf("without --insecure: got exit code %d and errors %s", code, &problems)
 	}
 }
 

@@ -22,9 +22,9 @@ import (
 
 // BenchmarkRollback rolls a release of a thousand objects back, in levels of ten components, all of which differ, and
 // deletes a hundred that only the newer version has. In turn with it, a bare loop applies the same files of a twin by
-// server-side apply, level by level and sixteen at a time, deletes the same objects, and waits until they are gone:
+// server-side apply, level by level and sixteen at a time, deletes the same objects, and waits for the deletes:
 // without a plan, a gate, a lock or a record. "of-loop" is how long we take where the loop takes 1, and "plan-of-loop"
-// how long a dry run takes, which is the plan and the gate.
+// how long a dry run takes: the plan and the gate.
 func BenchmarkRollback(b *testing.B) {
 	var we, they, plan time.Duration
 	for b.Loop() {
@@ -92,8 +92,8 @@ func newThousand(b *testing.B) *thousandfold {
 
 func (t *thousandfold) run(args ...string) {
 	t.Helper()
-	if code, said := tell(append(args, "--kubeconfig", control.Sandbox(t).Kubeconfig)); code != 0 {
-		t.Fatalf("%v: exit code %d\n%s", args, code, said)
+	if code, output := runCommand(append(args, "--kubeconfig", control.Sandbox(t).Kubeconfig)); code != 0 {
+		t.Fatalf("%v: exit code %d\n%s", args, code, output)
 	}
 }
 
@@ -135,10 +135,10 @@ func (t *thousandfold) rollBackBare() {
 	}, c)
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true,
 		func(ctx context.Context) (bool, error) {
-			left, err := inventory.Take(ctx, c, scopes, func(release string, id kinds.ID) bool {
+			remaining, err := inventory.Take(ctx, c, scopes, func(release string, id kinds.ID) bool {
 				return release == t.name && !has[id]
 			})
-			return err == nil && len(left.Of(t.name)) == 0, err
+			return err == nil && len(remaining.Of(t.name)) == 0, err
 		})
 	if err != nil {
 		t.Fatal(err)

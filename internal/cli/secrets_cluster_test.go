@@ -20,9 +20,9 @@ var control = sandboxtest.New(sandbox.Options{})
 
 func TestMain(m *testing.M) { os.Exit(control.Run(m)) }
 
-// TestNoPreviewTellsASecret asks what would become of Secrets that are not there, that
-// another tool has made, and that were applied: changed, deleted, refused, recreated.
-func TestNoPreviewTellsASecret(t *testing.T) {
+// TestPreviewsShowNoSecret previews Secrets that are missing, that another tool has created,
+// and that were applied: changed, deleted, refused, recreated.
+func TestPreviewsShowNoSecret(t *testing.T) {
 	folder := t.TempDir()
 	for name, text := range releasesWithSecrets() {
 		write(t, filepath.Join(folder, name), text)
@@ -37,11 +37,11 @@ func TestNoPreviewTellsASecret(t *testing.T) {
 			{"apply", "--dry-run=server"}, {"apply", "--dry-run=server", "-o", "json"},
 		} {
 			args = append(args, source, "--name", "secrets", "--kubeconfig", control.Sandbox(t).Kubeconfig)
-			code, said := tell(args)
-			if code > 1 || len(said) == 0 {
-				t.Errorf("%v ends with %d, and says %q", args, code, said)
+			code, output := runCommand(args)
+			if code > 1 || len(output) == 0 {
+				t.Errorf("%v: got exit code %d and output %q, want 0 or 1, and some output", args, code, output)
 			}
-			tellsNothing(t, args, said)
+			checkNoSecret(t, args, output)
 		}
 	}
 	preview(old) // without their Namespace
@@ -63,16 +63,16 @@ func TestNoPreviewTellsASecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	preview(old)
-	if code, said := tell([]string{"apply", old, "--name", "secrets", "--kubeconfig",
+	if code, output := runCommand([]string{"apply", old, "--name", "secrets", "--kubeconfig",
 		control.Sandbox(t).Kubeconfig}); code != 0 {
-		t.Fatal(said)
+		t.Fatal(output)
 	}
 	preview(old)
 	preview(next)
 }
 
-// tell runs a command, and returns all that it says.
-func tell(args []string) (code int, said string) {
+// runCommand runs a command, and returns its exit code, and its output with its errors.
+func runCommand(args []string) (code int, output string) {
 	var out, problems bytes.Buffer
 	code = cli.Run(context.Background(), args, core.Streams{Out: &out, Err: &problems})
 	return code, out.String() + problems.String()

@@ -52,9 +52,9 @@ func releasesWithSecrets() map[string]string {
 	}
 }
 
-// TestNoCommandTellsASecret runs every command that reads releases on some that have
-// Secrets: changed, new, gone, deleted, and wrong in ways that are told of.
-func TestNoCommandTellsASecret(t *testing.T) {
+// TestCommandsShowNoSecret runs every command that reads releases on some that have
+// Secrets: changed, new, removed, deleted, and invalid in ways that are reported.
+func TestCommandsShowNoSecret(t *testing.T) {
 	folder := t.TempDir()
 	good := releasesWithSecrets()
 	bad := map[string]string{
@@ -111,18 +111,18 @@ func TestNoCommandTellsASecret(t *testing.T) {
 	} {
 		var out, problems bytes.Buffer
 		code := cli.Run(context.Background(), args, core.Streams{Out: &out, Err: &problems})
-		if said := out.String() + problems.String(); code < 0 ||
-			len(said) == 0 && !strings.Contains(strings.Join(args, " "), "only-excluded") {
-			t.Errorf("%v says nothing", args)
+		if output := out.String() + problems.String(); code < 0 ||
+			len(output) == 0 && !strings.Contains(strings.Join(args, " "), "only-excluded") {
+			t.Errorf("%v: got no output", args)
 		} else {
-			tellsNothing(t, args, said)
+			checkNoSecret(t, args, output)
 		}
 	}
 	var files []string
 	for _, name := range []string{"rendered", "written"} {
 		found, err := filepath.Glob(filepath.Join(folder, name, "*"))
 		if err != nil || len(found) == 0 {
-			t.Fatal("nothing was "+name, err)
+			t.Fatal("no files are in "+name, err)
 		}
 		files = append(files, found...)
 	}
@@ -131,17 +131,17 @@ func TestNoCommandTellsASecret(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tellsNothing(t, []string{file}, string(text))
+		checkNoSecret(t, []string{file}, string(text))
 	}
 }
 
-func tellsNothing(t *testing.T, what []string, said string) {
+func checkNoSecret(t *testing.T, what []string, output string) {
 	t.Helper()
 	for _, value := range hiddenValues {
-		for line := range strings.Lines(said) {
+		for line := range strings.Lines(output) {
 			if strings.Contains(line, value) ||
 				strings.Contains(line, base64.StdEncoding.EncodeToString([]byte(value))) {
-				t.Errorf("%v tells %s: %s", what, value, line)
+				t.Errorf("%v shows the secret %s: %s", what, value, line)
 			}
 		}
 	}

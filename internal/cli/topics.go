@@ -6,14 +6,14 @@ import "github.com/spf13/cobra"
 func exitCodes() *cobra.Command {
 	return &cobra.Command{
 		Use:   "exit-codes",
-		Short: "What the exit codes of all verbs mean",
+		Short: "Exit codes of all verbs",
 		Long: `Every verb exits with one of these codes:
 
-  0  all is well: it is done, nothing blocks, nothing is found
-  1  something is not: an apply or a test of a release has failed, a check blocks, lint has findings, a release is not
+  0  success: the command is complete, no check blocks, there are no findings
+  1  failure: an apply or a test of a release has failed, a check blocks, lint has findings, a release is not
      complete, the cluster can't be reached; with --exit-code, plan and diff have found a difference
   2  misuse: wrong flags or arguments, or input that can't be read; with --exit-code of plan and
-     diff, anything that goes wrong
+     diff, any failure
 
 When an apply is interrupted by Ctrl-C or SIGTERM, it stops cleanly and exits with 1; the second
 signal ends it at once. "runlevel sandbox exec" exits with the code of the program that it runs.
@@ -22,7 +22,8 @@ The help of each verb has its own cases.`,
 	}
 }
 
-// environments returns the help topic about what other tools do by values and overlays.
+// environments returns the help topic about differences between clusters, for which other tools have values and
+// overlays.
 func environments() *cobra.Command {
 	return &cobra.Command{
 		Use:     "environments",
@@ -39,13 +40,13 @@ object, and a cluster takes one by its profile:
 
   runlevel apply ./shop --profile production
 
-A manifest can be for several profiles. With --profile, manifests of no profile are left out, so each
-names those that it is for. "runlevel lint" checks all variants, and "runlevel render SOURCE
+A manifest can have several profiles. --profile excludes manifests without a profile, so each has to
+name its profiles. "runlevel lint" checks all variants, and "runlevel render SOURCE
 --profile NAME --explain" shows which ones a cluster gets, and why not the others.
 
-Features that a cluster has or has not are chosen by --feature-gates, --feature-set,
---capabilities and --exclude. What is secret or differs on every cluster belongs into an object that
-the cluster has, such as a Secret that manifests name.
+These flags choose the features of a cluster: --feature-gates, --feature-set,
+--capabilities and --exclude. Secrets, and values that differ on every cluster, belong in an object on
+the cluster, such as a Secret that manifests refer to.
 
 runlevel.yaml, in the folder of a release, has values for flags that are not set:
 
@@ -56,9 +57,9 @@ runlevel.yaml, in the folder of a release, has values for flags that are not set
 
 It can have: name, version (without release-metadata), namespace, profile, featureSet, featureGates,
 capabilities, exclude, unmanaged. keepFiles and historyMax only count in a folder on this machine,
-not in an archive or image. What makes an apply go on in spite of a check, chooses a cluster, or
-takes over the fields of others is only a flag.
+not in an archive or image. Options that override a check, choose a cluster, or
+take over fields of other managers exist only as flags.
 
-Who has a chart or an overlay renders it: helm template NAME ./chart -f production.yaml | runlevel apply - --name NAME`,
+To apply a chart or an overlay, render it: helm template NAME ./chart -f production.yaml | runlevel apply - --name NAME`,
 	}
 }

@@ -13,7 +13,7 @@ func newVersion(streams core.Streams) *cobra.Command {
 	var format core.Output
 	command := &cobra.Command{
 		Use:   "version",
-		Short: "Print the versions of Runlevel and of the Kubernetes it is made with",
+		Short: "Print the versions of Runlevel and of its Kubernetes libraries",
 		Example: `  runlevel version
   runlevel version -o json`,
 		RunE: func(*cobra.Command, []string) error {

@@ -1,7 +1,7 @@
-// Package apply is the verbs that apply a release, or check whether it may be applied: apply, its dry run and gate.
+// Package apply has the verbs that apply a release, roll it back, test it, or check it: apply, rollback, test and gate.
 //
-// It reads flags, calls package session, and reports what happens: as lines, as a live view, or as JSON. What
-// is applied, and in which order, is decided below it.
+// It reads flags, calls package session, and reports its events as lines, as a live view, or as JSON. Package session
+// decides which objects are applied, and in which order.
 //
 // New is the call to start from: it returns the verb apply.
 package apply
@@ -46,13 +46,13 @@ type applyFlags struct {
 }
 
 const applyHelp = `Apply a release to a cluster, in the order that "runlevel graph" shows: objects by
-server-side apply; objects of tombstones are deleted, and the apply does not wait until they
-are gone. A record of the apply is kept in the cluster, so that one that was interrupted or
-killed can be run again.
+server-side apply; objects of tombstones are deleted, and the apply does not wait for the
+deletes to finish. The cluster keeps a record of the apply. If the apply is interrupted or
+killed, run it again.
 
 The mode follows from the record. An install starts everything at once and waits for all
-of it at the end; an update goes level by level, waits until each is ready, and deletes
-what is marked; a reconcile repairs what was changed, and deletes nothing.
+objects at the end; an update applies level by level, waits until each level is ready, and
+deletes the objects of tombstones; a reconcile repairs changed objects, and deletes nothing.
 
 Fields that another manager has set to other values get those of the release, and are
 reported. Fields that an autoscaler or an injector of certificates maintains are left to it.
@@ -67,18 +67,18 @@ can't renew its lock; with --watch, it waits.
 
 --dry-run=server previews the apply by dry runs of each object: it writes nothing, takes no
 lock, and waits for nothing. "runlevel diff" shows the fields that would change, and
-"runlevel plan --cluster" the objects that would go with each delete.
+"runlevel plan --cluster" the objects that each delete would also delete.
 
 On a terminal, an apply that deletes or replaces objects first shows its plan and asks, unless
---yes is given. Standard error then shows the progress of each level, what runs, what it waits for
-and since when, and what has failed; elsewhere, a line is printed for each event.
+--yes is given. Standard error then shows the progress of each level: running, waiting and failed
+objects, and for how long they wait; elsewhere, a line is printed for each event.
 
 With --watch, the apply then keeps the release in place and holds the lock until Ctrl-C, even if
 not all objects are ready in time: see docs/watch.md.
 
 Ctrl-C ends the apply once the requests that were sent are answered; a second one ends it at once.
 
-Exit codes: 0 when all is applied and ready; 1 for a failure, a gate that blocks, or a lock
+Exit codes: 0 when all objects are applied and ready; 1 for a failure, a gate that blocks, or a lock
 that another process holds; 2 for misuse or a release that can't be read.
 
 `
@@ -88,27 +88,27 @@ func New(streams core.Streams) *cobra.Command {
 	var f applyFlags
 	command := &cobra.Command{
 		Use:   "apply SOURCE",
-		Short: "Apply a release to a cluster, and delete what its tombstones mark",
+		Short: "Apply a release to a cluster, and delete the objects of its tombstones",
 		Long:  applyHelp + core.SourceHelp,
 		Example: `  # Apply a plain folder under a name of its own
   runlevel apply ./manifests --name shop
 
-  # What would block the update?
+  # Which checks would block the update?
   runlevel gate ./4.21 && runlevel apply ./4.21
 
-  # What would it do?
+  # Preview the apply
   runlevel apply ./4.21 --dry-run=server
 
-  # In a pipeline: one JSON object for each thing that happens
+  # In a pipeline: one JSON object for each event
   runlevel apply registry.example/shop:1.4.0 -o json | tee events.jsonl
 
-  # Take over what an installer of one's own has applied, and what is not in the release leaves
+  # Adopt objects from a custom installer, and remove its fields that are not in the release
   runlevel apply ./manifests --name shop --adopt-from shop-installer
 
   # A chart or a manifest without a namespace, into a new one
   helm template shop ./chart | runlevel apply - --name shop -n shop --create-namespace
 
-  # Go back by itself if the update fails
+  # Roll back automatically if the update fails
   runlevel apply ./4.21 --rollback-on-failure
 
   # Remove fields that another manager has added to a Deployment
@@ -117,10 +117,10 @@ func New(streams core.Streams) *cobra.Command {
   # Apply, and run the tests of the release
   runlevel apply ./4.21 --test
 
-  # Go on without a lifecycle hook that fails
+  # Continue without a lifecycle hook that fails
   runlevel apply ./4.21 --skip-hook shop/web:pre
 
-  # A payload that was made for the cluster-version operator
+  # A payload for the cluster-version operator
   runlevel apply ./release --profile self-managed-high-availability --wait upstream --unknown-fields drop`,
 		Args:              checkSource,
 		ValidArgsFunction: core.CompleteSource,
@@ -135,10 +135,10 @@ func New(streams core.Streams) *cobra.Command {
 	f.add(command)
 	flags := command.Flags()
 	flags.BoolVarP(&f.isConfirmed, "yes", "y", false,
-		"do not ask before objects are deleted or replaced; without a terminal, and with -o json, no question is asked")
+		"do not ask before objects are deleted or replaced; without a terminal, and with -o json, apply never asks")
 	flags.BoolVar(&f.rollback, "rollback-on-failure", false,
-		"roll a failed update back to the version before it, as \"runlevel rollback\" does, unless the gate blocks "+
-			"that; a test that fails is not a failed update")
+		"roll a failed update back to the previous version, as \"runlevel rollback\" does, unless the gate "+
+			"blocks the rollback; a failed test is not a failed update")
 	return command
 }
 
@@ -150,25 +150,25 @@ func (f *applyFlags) add(command *cobra.Command) {
 	addHookFlags(command, &f.hooks, &f.Release)
 	core.AddNotify(command, &f.notify)
 	core.AddChoice(command, &f.Session.Apply.Standard, "wait",
-		"ready: wait until every object is ready; upstream: wait only for what the cluster-version operator waits for",
+		"ready: wait until every object is ready; upstream: wait as the cluster-version operator does",
 		ready.Full, ready.Upstream)
 	flags := command.Flags()
 	flags.BoolVar(&f.Session.Apply.Full, "full", false,
-		"apply each object, even if nothing can have changed since the last time")
+		"apply each object, even if neither it nor the release has changed since the last apply")
 	flags.BoolVar(&f.Session.Apply.NoWait, "no-wait", false,
-		"end when everything is applied, ready or not; the record then has the state Partial")
+		"end when all objects are applied, even if they are not ready; the record then has the state Partial")
 	flags.BoolVar(&f.test, "test", false,
-		"run the tests of the release when all is applied, as \"runlevel test\" does, and exit with 1 if one fails; "+
-			"the record has the state Completed nevertheless")
+		"run the tests of the release after the apply, as \"runlevel test\" does, and exit with 1 if one fails; "+
+			"the state in the record is Completed even so")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "print the summary only")
 	flags.BoolVar(&f.Session.Force, "force", false,
 		"apply although the gate blocks it; the record names the checks that were overridden")
 	flags.BoolVar(&f.Session.Lock.Wait, "wait-lock", false,
 		"wait while another process applies this release, however long that takes")
 	flags.DurationVar(&f.Session.Lock.Duration, "lock-duration", 30*time.Second,
-		"how long the lock outlives an apply that died")
+		"how long the lock stays valid if the apply is killed")
 	flags.DurationVar(&f.Session.Apply.Timeout, "timeout", 30*time.Minute,
-		"how long it may take until everything is ready, from when the lock is held")
+		"how long to wait until all objects are ready, once the apply holds the lock")
 	flags.IntVar(&f.Session.Apply.Workers, "at-once", 0,
 		"how many objects to write at a time (default: 48 in an install, 16 in an update, 8 in a reconcile)")
 }
@@ -259,9 +259,9 @@ func (f *applyFlags) check() error {
 	case apply.Timeout <= 0:
 		return core.Misusef("--timeout: %s is invalid: it must be greater than 0", apply.Timeout)
 	case lock > 24*time.Hour: // longer than a user waits; a Lease can only express 68 years
-		return core.Misusef("--lock-duration: %s is too long: a day is the most", lock)
+		return core.Misusef("--lock-duration: %s is too long: the maximum is a day", lock)
 	case lock < time.Second:
-		return core.Misusef("--lock-duration: %s is too short: a second is the least", lock)
+		return core.Misusef("--lock-duration: %s is too short: the minimum is a second", lock)
 	case apply.Workers < 0:
 		return core.Misusef("--at-once: %d is invalid: it must be 0, which means the default, or greater",
 			apply.Workers)

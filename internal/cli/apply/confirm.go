@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// confirm shows the plan of an apply that deletes or replaces objects, and asks whether to go on. Without a terminal,
-// it does not ask: an apply in a pipeline has been reviewed before.
+// confirm shows the plan of an apply that deletes or replaces objects, and asks for confirmation. Without a terminal,
+// it does not ask, because an apply in a pipeline was reviewed before.
 func (f *applyFlags) confirm(ctx context.Context, c *cluster.Cluster, release loaded, streams core.Streams) error {
 	if f.isConfirmed || f.dryRun.IsEnabled() || f.format == core.JSON || !streams.CanAsk() ||
 		!slices.ContainsFunc(release.Manifests, mayDelete) {
@@ -72,18 +72,18 @@ func (f *applyFlags) checkRollback() error {
 	case !f.rollback:
 		return nil
 	case f.watch.isEnabled:
-		return core.Misusef("--rollback-on-failure: with --watch the apply does not end: leave one of them out")
+		return core.Misusef("--rollback-on-failure: with --watch the apply does not end: remove one of the two flags")
 	case f.dryRun.IsEnabled():
-		return core.Misusef("--rollback-on-failure: a dry run applies nothing: leave one of them out")
+		return core.Misusef("--rollback-on-failure: a dry run applies nothing: remove one of the two flags")
 	case f.Session.Apply.NoWait:
-		return core.Misusef("--rollback-on-failure: --no-wait does not wait until all is ready: leave one of them out")
+		return core.Misusef("--rollback-on-failure: --no-wait does not wait for objects: remove one of the two flags")
 	default:
 		return nil
 	}
 }
 
-// rollBack rolls a release back whose update has failed, and returns the error of the update with the result. An update
-// that was not begun, or was interrupted, stays as it is.
+// rollBack rolls a failed update back, and returns the error of the update with the result of the rollback. It does not
+// roll back an update that has not started or was interrupted.
 func (f *applyFlags) rollBack(ctx context.Context, c *cluster.Cluster, release loaded, failed error,
 	streams core.Streams) error {
 	if !f.isBegun || ctx.Err() != nil || lock.IsTaken(failed) {

@@ -87,6 +87,6 @@ func (r *reporter) finishDry(o *session.Outcome) error {
 
 // gateError returns the error of an apply that the gate stops.
 func gateError(stops string, o *session.Outcome) error {
-	return fmt.Errorf("the gate %s the %s of %s: resolve what blocks it, or override the gate with --force", stops,
+	return fmt.Errorf("the gate %s the %s of %s: resolve the findings, or override the gate with --force", stops,
 		o.Mode, titleOf(o))
 }

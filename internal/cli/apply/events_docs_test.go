@@ -23,9 +23,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// TestTheEventsOfTheDocumentation compares what docs/apply.md tells programs with what the
-// stream of "runlevel apply -o json" has.
-func TestTheEventsOfTheDocumentation(t *testing.T) {
+// TestDocumentedEvents compares the events in docs/apply.md with those in the stream of
+// "runlevel apply -o json".
+func TestDocumentedEvents(t *testing.T) {
 	page := eventsPage(t)
 	types, losses := constants(t, "../../../pkg/apply", "EventType"), fieldsOf(ownership.Conflict{})
 	var shown, ofEvents []string
@@ -65,12 +65,12 @@ func TestTheEventsOfTheDocumentation(t *testing.T) {
 		quoted(between(page, "An `action` is", "\n\n")))
 	for _, reason := range []string{precondition.ReasonFailed, lock.ReasonHeld} {
 		if !strings.Contains(page, "`"+reason+"`") {
-			t.Errorf("docs/apply.md says nothing of the reason %s", reason)
+			t.Errorf("docs/apply.md has no reason %s", reason)
 		}
 	}
 }
 
-// eventsPage is the part of the documentation that is for programs.
+// eventsPage is the part of the documentation for programs.
 func eventsPage(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/apply.md")
@@ -80,10 +80,10 @@ func eventsPage(t *testing.T) string {
 	return between(string(page), "### Events for programs", "\n## ")
 }
 
-// between is the text from one mark to the next other.
-func between(text, from, name string) string {
-	_, text, _ = strings.Cut(text, from)
-	text, _, _ = strings.Cut(text, name)
+// between is the text after the first begin, up to the next end.
+func between(text, begin, end string) string {
+	_, text, _ = strings.Cut(text, begin)
+	text, _, _ = strings.Cut(text, end)
 	return text
 }
 
@@ -100,7 +100,7 @@ func quoted(text string) []string {
 func same(t *testing.T, what string, want, got []string) {
 	t.Helper()
 	if diff := cmp.Diff(set(want), set(got)); diff != "" {
-		t.Errorf("the %s of docs/apply.md, - is missing and + is not so:\n%s", what, diff)
+		t.Errorf("the %s of docs/apply.md: - is missing, + is wrong:\n%s", what, diff)
 	}
 }
 

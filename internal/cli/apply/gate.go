@@ -22,13 +22,13 @@ type gateFlags struct {
 	format core.Output
 }
 
-const gateHelp = `Check what would block a release on a cluster, before it is applied: pending deletes, an
+const gateHelp = `Check whether a release can be applied to a cluster. The gate reports pending deletes, an
 older version or one that skips a minor version, missing rights, kinds that the cluster
 does not have, objects of other releases; and objects that the API server would refuse,
-which dry runs find, or the validation of lint for what the cluster can't be asked yet.
-Each finding shows since when, and how to resolve it. Nothing is written.
+which dry runs find, or the validation of lint if the cluster can't check an object yet.
+Each finding shows when it began, and how to resolve it. The gate writes nothing.
 
-Exit codes: 0 when nothing blocks and nothing is refused, 1 when something is, 2 for
+Exit codes: 0 when no check blocks and no object is refused, 1 otherwise, 2 for
 misuse.
 
 ` + core.SourceHelp
@@ -38,7 +38,7 @@ func NewGate(streams core.Streams) *cobra.Command {
 	var f gateFlags
 	command := &cobra.Command{
 		Use:   "gate SOURCE",
-		Short: "Check what would block a release on a cluster",
+		Short: "Check whether a release can be applied to a cluster",
 		Long:  gateHelp,
 		Example: `  # May this cluster be updated?
   runlevel gate ./4.21
@@ -56,7 +56,7 @@ func NewGate(streams core.Streams) *cobra.Command {
 	core.AddIntentFlags(command, &f.IntentFlags)
 	core.AddOutput(command, &f.format)
 	core.AddChoice(command, &f.Session.Apply.Standard, "wait",
-		"what apply would wait for, which it needs the rights to watch: ready or upstream", ready.Full, ready.Upstream)
+		"objects that apply would wait for and have to watch: ready or upstream", ready.Full, ready.Upstream)
 	return command
 }
 
@@ -115,7 +115,7 @@ func (r GateReport) verdict() string {
 	case refused > 0:
 		return "it would fail: the cluster refuses " + printable.Count(refused, "object")
 	case unknown > 0:
-		return "nothing is known to stop it, and " + printable.Count(unknown, "object") + " can't be checked"
+		return "no known finding blocks it, and " + printable.Count(unknown, "object") + " can't be checked"
 	default:
 		return "nothing stops it"
 	}
@@ -124,7 +124,7 @@ func (r GateReport) verdict() string {
 // resolvingFlags are the flags that resolve findings, by check.
 var resolvingFlags = map[string]string{
 	precondition.ApplyRunning:     " (--wait-lock waits for it)",
-	precondition.BeingUninstalled: " (--force applies all of it again)",
+	precondition.BeingUninstalled: " (--force applies all its objects again)",
 	precondition.RecordElsewhere:  " (--record-namespace)",
 	precondition.MissingNamespace: " (--create-namespace)",
 }

@@ -29,9 +29,9 @@ const (
 func addHookFlags(command *cobra.Command, f *hookFlags, release *core.ReleaseFlags) {
 	flags := command.Flags()
 	flags.StringSliceVar(&f.skip, skipHook, nil,
-		"go on without these lifecycle hooks, as NAMESPACE/NAME[:STAGE] of their Deployments; may be repeated")
+		"continue without these lifecycle hooks, as NAMESPACE/NAME[:STAGE] of their Deployments; may be repeated")
 	flags.StringSliceVar(&f.rerun, rerunHook, nil,
-		"run these lifecycle hooks although they have run for the pod template, as NAMESPACE/NAME[:STAGE]; may be "+
+		"run these lifecycle hooks even if they have run for the pod template, as NAMESPACE/NAME[:STAGE]; may be "+
 			"repeated")
 	for _, name := range []string{skipHook, rerunHook} {
 		_ = command.RegisterFlagCompletionFunc(name, completeHooks(release))
@@ -49,7 +49,7 @@ func (f *applyFlags) checkHooks() error {
 	case f.dryRun.IsEnabled():
 		return core.Misusef("--%s, --%s: a dry run runs no hooks: leave them out", skipHook, rerunHook)
 	case f.watch.isEnabled && len(f.hooks.rerun) > 0: // --watch may apply the release again after an outage
-		return core.Misusef("--%s: it is for one apply, and --watch goes on: apply without --watch first", rerunHook)
+		return core.Misusef("--%s: not possible with --watch: run apply without --watch first", rerunHook)
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func (f *hookFlags) overrides(ctx context.Context, c *cluster.Cluster,
 	for id, stages := range rerun {
 		for _, stage := range stages {
 			if slices.Contains(skip[id], stage) {
-				return nil, core.Misusef("--%s and --%s both name the %s: leave one of them out", skipHook, rerunHook,
+				return nil, core.Misusef("--%s and --%s both name the %s: remove one of them", skipHook, rerunHook,
 					id.OrHook(string(stage)))
 			}
 		}

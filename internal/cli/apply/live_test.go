@@ -9,7 +9,7 @@ import (
 )
 
 // A terminal without a size would show nothing of an apply until its end: it gets lines.
-func TestOnlyATerminalWithASizeHasALiveView(t *testing.T) {
+func TestLiveViewNeedsTerminalSize(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	for name, row := range map[string]struct {
 		size pty.Winsize
@@ -30,7 +30,7 @@ func TestOnlyATerminalWithASizeHasALiveView(t *testing.T) {
 				t.Fatal(err)
 			}
 			if has := live.TerminalOf(device) != nil; has != row.want {
-				t.Errorf("it has a live view: %t", has)
+				t.Errorf("got a live view: %t, want %t", has, row.want)
 			}
 		})
 	}

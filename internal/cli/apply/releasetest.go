@@ -35,33 +35,33 @@ runlevel.dev/test: "true", or that of a chart's test: helm.sh/hook: test. It has
 Job is complete, or the Pod ends with exit code 0. An apply leaves tests out.
 
 NAME is a release on the cluster: the tests are those of the version that was applied last, from
-the copy of its files that the cluster has. If that was not kept, name the SOURCE that was applied.
+the copy of its files on the cluster. If there is no copy, name the SOURCE that was applied.
 If there is also a file or folder of that name, NAME means the release; write ./NAME for the file or
 folder.
 Each TEST is the name of a Job or Pod, or NAMESPACE/NAME; * stands for any text. Without one, all
 tests run, in the order of their files, or of helm.sh/hook-weight.
 
-What an earlier run of a test has left is deleted first. A test that has passed is deleted; one
-that has not stays, so that its pods can be looked at, until it is run again or the release is
-uninstalled. --keep keeps all. helm.sh/hook-delete-policy decides instead if a test has it.
+Objects of an earlier run of a test are deleted first. A test that has passed is deleted; a
+failed test stays, so that you can look at its pods, until it is run again or the release is
+uninstalled. --keep keeps all tests. helm.sh/hook-delete-policy decides instead if a test has it.
 
 The last lines of the logs of tests that fail are printed, with the exit codes of their containers,
 and why a pod does not start.
 
-Ctrl-C leaves the test that runs as it is, and runs no further one.
+After Ctrl-C, the current test continues, and no further test is started.
 
-Exit codes: 0 when all tests have passed; 1 when one has not, or a process applies the release;
-2 for misuse: no such release or test, or a release without tests.
+Exit codes: 0 when all tests have passed; 1 when one has failed, or a process applies the release;
+2 for misuse: an unknown release or test, or a release without tests.
 
 `
 
-const testExamples = `  # All tests of what is applied
+const testExamples = `  # All tests of the applied version
   runlevel test shop
 
-  # Some of them, with all they print
+  # Some tests, with their complete logs
   runlevel test shop smoke 'checkout-*' --logs all
 
-  # In a pipeline: apply, test, and go back if a test fails
+  # In a pipeline: apply, test, and roll back if a test fails
   runlevel apply ./shop --name shop
   runlevel test shop -o junit > tests.xml || runlevel rollback shop --yes
 
@@ -94,7 +94,7 @@ func NewTest(streams core.Streams) *cobra.Command {
 		"the logs to print: failed (the last lines of tests that have not passed), all or none", releasetest.FailedLogs,
 		releasetest.AllLogs, releasetest.NoLogs)
 	flags := command.Flags()
-	flags.BoolVar(&f.options.Keep, "keep", false, "keep the tests that pass, too")
+	flags.BoolVar(&f.options.Keep, "keep", false, "also keep the tests that pass")
 	flags.DurationVar(&f.options.Timeout, "timeout", releasetest.DefaultTimeout, "how long each test may take")
 	return command
 }
@@ -227,9 +227,9 @@ func (f *applyFlags) checkTest() error {
 	case f.watch.isEnabled:
 		return core.Misusef(`--test: with --watch the apply does not end: run "runlevel test" beside it`)
 	case f.dryRun.IsEnabled():
-		return core.Misusef("--test: a dry run applies nothing that could be tested: leave one of them out")
+		return core.Misusef("--test: a dry run applies no release to test: remove one of the two flags")
 	case f.Session.Apply.NoWait:
-		return core.Misusef("--test: --no-wait does not wait until all is ready: leave one of them out")
+		return core.Misusef("--test: --no-wait does not wait until all objects are ready: remove one of the two flags")
 	default:
 		return nil
 	}

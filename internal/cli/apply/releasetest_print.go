@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A testPrinter prints the results of tests as they come, and what happens before.
+// A testPrinter prints the results of tests once they end, and the events before.
 type testPrinter struct {
 	out, progress io.Writer
 }
@@ -27,7 +27,7 @@ func (p *testPrinter) run(ctx context.Context, c *cluster.Cluster, release *payl
 	report := releasetest.Run(ctx, c, release, tests, o)
 	fmt.Fprintln(p.out, testSummary(report))
 	if remaining := leftTests(report); len(remaining) > 0 {
-		fmt.Fprintf(p.out, "  left on the cluster until the next run of each, or an uninstall of the release: %s\n",
+		fmt.Fprintf(p.out, "  kept on the cluster until the next run of each test, or an uninstall: %s\n",
 			printable.Line(strings.Join(remaining, ", ")))
 	}
 	return report

@@ -229,8 +229,8 @@ type ApplySummary struct {
 	Overruled []overruled            `json:"overruled,omitempty"`
 	Warnings  []apply.Warning        `json:"warnings,omitempty"`
 	Gate      []precondition.Finding `json:"gate,omitempty"`
-	Notes     []string               `json:"notes,omitempty"` // what could not be found out
-	// why the files of the release are not kept, or those of earlier versions are
+	Notes     []string               `json:"notes,omitempty"` // facts that are unknown
+	// reasons why files of the release are not stored, or older files are not removed
 	FileWarnings []string `json:"fileWarnings,omitempty"`
 	Seconds      float64  `json:"seconds"`
 	Reason       string   `json:"reason,omitempty"`

@@ -25,33 +25,33 @@ type rollbackFlags struct {
 	reason    string
 }
 
-const rollbackHelp = `Roll a release back: apply the files of an earlier version again, as they are kept on the
-cluster, as an update with all that belongs to one: the order, the waits, the gate, the record.
+const rollbackHelp = `Roll a release back: apply the files of an earlier version again from the copy on the
+cluster. A rollback is an update, with its order, its waits, the gate and the record.
 Neither the folder nor the registry of that version is needed.
 
 REVISION is a revision or a version of "runlevel history". Without it, it is the version that
 was completed last before the newest one: after a failed update, the one that ran before. If no version
-was ever completed, it is the one that was applied before the newest. A
-rollback that was killed or has failed goes on when the command is run again. If the newest
-version is a rollback already, name the revision.
+was ever completed, it is the one that was applied before the newest. To continue a
+rollback that was killed or has failed, run the command again. If the newest
+version is already a rollback, name the revision.
 
-It first shows the plan of the cluster and what the gate finds, and asks; without a terminal,
---yes is needed. An object that the cluster would refuse stops it before anything is written:
+It first shows the plan of the cluster and the findings of the gate, and asks; without a terminal,
+--yes is required. An object that the cluster would refuse stops it before anything is written:
 an immutable field, or a definition without a version that objects are stored in.
 
 Objects that only the newer version has stay, and the plan has their tombstones. --delete-new deletes them
 in their order, except for namespaces, definitions and volumes, which would take data along.
 
-No tool can take back what is not in the files: data that a newer version has written or
-migrated, objects that it has deleted with what was in them, messages that it has sent. The gate
+A rollback can't undo changes outside the files: data that a newer version has written or
+migrated, objects that it has deleted with their contents, messages that it has sent. The gate
 warns of lifecycle hooks that have run since, and blocks for deleted volume claims, namespaces and
-definitions, which come back empty. --force goes on; the record names what was overridden.
+definitions, which come back empty. --force overrides this; the record names the overridden checks.
 
-What an operator or "apply --watch" keeps in place is not rolled back here: the operator would
-undo it. The error has the command for its ClusterVersion.
+If an operator or "apply --watch" keeps the release in place, the command refuses, because the
+operator would undo the rollback. The error has the command for its ClusterVersion.
 
-Exit codes: 0 when all is applied and ready, or with --dry-run=server when nothing stops it; 1 for
-a failure, a gate or an object that stops it, or the answer no; 2 for misuse, or a revision that is
+Exit codes: 0 when all objects are applied and ready, or with --dry-run=server when nothing stops it; 1 for
+a failure, a gate or an object that stops it, or a declined confirmation; 2 for misuse, or a revision that is
 unknown or not kept.`
 
 // NewRollback returns the verb rollback.
@@ -134,14 +134,14 @@ func (f *rollbackFlags) run(ctx context.Context, name, revision string, streams 
 		if err != nil {
 			return err
 		}
-		from := record.HistoryEntry{Version: f.Session.Rollback.Version, Revision: f.Session.Rollback.From}
+		current := record.HistoryEntry{Version: f.Session.Rollback.Version, Revision: f.Session.Rollback.From}
 		isYes, err := streams.Ask(ctx,
-			printable.Line(fmt.Sprintf("Roll %s back from %s to %s?", name, from.Title(), historyEntry.Title())))
+			printable.Line(fmt.Sprintf("Roll %s back from %s to %s?", name, current.Title(), historyEntry.Title())))
 		if err != nil {
 			return err
 		}
 		if !isYes {
-			return errors.New("nothing is rolled back")
+			return errors.New("the rollback was cancelled")
 		}
 	}
 	return f.apply(ctx, c, release, streams)
@@ -152,8 +152,8 @@ func (f *rollbackFlags) checkAnswer(streams core.Streams) error {
 	if f.isConfirmed || f.dryRun.IsEnabled() || streams.CanAsk() {
 		return nil
 	}
-	return core.Misusef("--yes is missing: without a terminal, there is no question whether to roll back; " +
-		"--dry-run=server shows what it would do")
+	return core.Misusef("--yes is missing: without a terminal, the command cannot ask for confirmation; " +
+		"--dry-run=server shows the changes")
 }
 
 // find finds the revision to go to, and refuses a release that another process keeps in place.
@@ -195,7 +195,7 @@ func (f *rollbackFlags) load(ctx context.Context, name string, streams core.Stre
 	}
 	if _, err := os.Lstat(ref); err == nil {
 		return loaded{}, core.Misusef(
-			"there is a file or folder %s here, which would be taken for the revision: run the rollback elsewhere", ref,
+			"%s is also a file or folder here, which hides the revision: run the rollback in another folder", ref,
 		)
 	}
 	read, packed, err := f.Release.LoadPacked(ctx, ref, &f.files, streams.Err)

@@ -75,12 +75,12 @@ func (f *rollbackFlags) review(ctx context.Context, c *cluster.Cluster, release 
 
 // rolledBack returns the version before the rollback, or its revision.
 func (f *rollbackFlags) rolledBack() string {
-	from := record.HistoryEntry{Version: f.Session.Rollback.Version, Revision: f.Session.Rollback.From}
-	return from.Title()
+	current := record.HistoryEntry{Version: f.Session.Rollback.Version, Revision: f.Session.Rollback.From}
+	return current.Title()
 }
 
-// findNew returns the tombstones of those orphans that the version has which is rolled back, in the places of their
-// manifests. It names the objects of that version that are not the release's any more.
+// findNew returns the tombstones of orphans from the version that is rolled back, in the places of their
+// manifests. It names objects of that version that the release no longer owns.
 func (f *rollbackFlags) findNew(ctx context.Context, c *cluster.Cluster, release loaded, orphans []session.Orphan,
 	progress io.Writer) ([]*payload.Manifest, error) {
 	ref, err := core.AppliedRef(release.Name, f.Session.Rollback.From)
@@ -118,8 +118,8 @@ func (f *rollbackFlags) findNew(ctx context.Context, c *cluster.Cluster, release
 	return added, nil
 }
 
-// otherOwner returns who has taken over an object that a release has applied; "" if no one has, or the object does not
-// exist or will be.
+// otherOwner returns the manager or release that has taken over an object of a release; "" if there is none, or the
+// object does not exist or is being deleted.
 func otherOwner(ctx context.Context, c *cluster.Cluster, release string, id kinds.ID) string {
 	resource, err := c.FindKind(ctx, id.GroupKind())
 	if err != nil {
@@ -148,15 +148,15 @@ func withoutContent(tombstones []*payload.Manifest, progress io.Writer) []*paylo
 		if content != "" {
 			fmt.Fprintln(progress,
 				printable.Line(fmt.Sprintf(
-					"not deleted: %s, since that would delete %s: delete it by hand if that is meant", m.ID(), content,
+					"not deleted: %s, since that would delete %s: delete it by hand if intended", m.ID(), content,
 				)))
 		}
 		return content != ""
 	})
 }
 
-// stop returns why a rollback does not begin; nil if nothing stops it, or all is overridden. With -o json, the findings
-// are also printed, in the summary of an apply that the gate stops.
+// stop returns an error with the findings that stop a rollback; nil if there are none, or all are overridden. With
+// -o json, it also prints them, in the summary of an apply that the gate stops.
 func (f *rollbackFlags) stop(o *session.Outcome, now time.Time, out io.Writer) error {
 	blocking, refused := precondition.Blocking(o.Findings), false
 	if f.Session.Lock.Wait {
@@ -184,7 +184,7 @@ func (f *rollbackFlags) stop(o *session.Outcome, now time.Time, out io.Writer) e
 	}
 	err := &reason.Error{
 		Reason: precondition.ReasonFailed,
-		Message: "the rollback is not begun: resolve what stops it, or override it with --force\n" +
+		Message: "the rollback has not started: resolve the findings, or override them with --force\n" +
 			strings.Join(lines, "\n"),
 	}
 	if f.format != core.JSON {
@@ -214,7 +214,7 @@ func refuseKept(ctx context.Context, c *cluster.Cluster, namespace string, known
 	}
 	if !isKept {
 		return errors.New("an operator is installed for the release, and would undo the rollback: change the release " +
-			"that it keeps in place")
+			"in the settings of the operator")
 	}
 	return fmt.Errorf("%s keeps release %s in place, and would undo the rollback: end it first",
 		printable.Line(facts.Held.Name), known.Release)

@@ -172,11 +172,11 @@ func (s ApplySummary) printStoppedHooks(out io.Writer) {
 	stopped := slices.DeleteFunc(slices.Clone(s.Failures), func(item failure) bool {
 		return item.Hook == "" || s.DryRun
 	})
-	section(out, "lifecycle hooks that have stopped their rollout, and with which the next apply begins", stopped,
+	section(out, "lifecycle hooks that failed and blocked their rollout; run apply again to retry", stopped,
 		func(item failure) sectionLine {
 			name := item.Object.OrHook(item.Hook)
 			return sectionLine{name, name,
-				": " + printable.Line(fmt.Sprintf("--%s %s/%s:%s goes on without it", skipHook, item.Object.Namespace,
+				": " + printable.Line(fmt.Sprintf("--%s %s/%s:%s continues without it", skipHook, item.Object.Namespace,
 					item.Object.Name, item.Hook))}
 		})
 }
@@ -223,10 +223,10 @@ func section[T any](out io.Writer, title string, items []T, line func(T) section
 		return
 	}
 	fmt.Fprintf(out, "  %s:\n", title)
-	left := len(items)
+	remaining := len(items)
 	for i, item := range core.Fold(items, func(item T) string { return line(item).cause }) {
 		if i == mostListed {
-			fmt.Fprintf(out, "    and %d more: -o json has them all\n", left)
+			fmt.Fprintf(out, "    and %d more: -o json lists all\n", remaining)
 			return
 		}
 		more := ""
@@ -234,6 +234,6 @@ func section[T any](out io.Writer, title string, items []T, line func(T) section
 			more = fmt.Sprintf(" and %d more", len(item.Others))
 		}
 		fmt.Fprintf(out, "    %s%s%s\n", line(item.First).name, more, line(item.First).text)
-		left -= 1 + len(item.Others)
+		remaining -= 1 + len(item.Others)
 	}
 }

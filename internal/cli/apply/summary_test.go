@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// An object that another manager has recreated holds back no update, and is not said to.
-func TestWhatIsMadeAnewHoldsNothingBack(t *testing.T) {
+// An object that another manager has recreated does not block updates, and the summary does not report that it does.
+func TestRecreatedObjectDoesNotBlock(t *testing.T) {
 	object := func(name string) kinds.ID { return kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: name} }
 	var out strings.Builder
 	ApplySummary{Deletes: []state.PendingDelete{
@@ -33,11 +33,11 @@ func TestWhatIsMadeAnewHoldsNothingBack(t *testing.T) {
     ConfigMap shop/back: recreated by painter
 `
 	if !strings.Contains(out.String(), want) {
-		t.Errorf("it says:\n%s\nwant:%s", &out, want)
+		t.Errorf("got summary:\n%s\nwant:%s", &out, want)
 	}
 }
 
-// What an apply tells is text of controllers, webhooks and other managers.
+// Apply prints texts of controllers, webhooks and other managers.
 func TestApplyEscapesTextsOfTheCluster(t *testing.T) {
 	const hostile = "1.0\x1b[31m\u202e\u2066\nfaked line"
 	id := kinds.ID{Kind: hostile, Name: hostile}
@@ -64,12 +64,12 @@ func TestApplyEscapesTextsOfTheCluster(t *testing.T) {
 	}
 	out.WriteString(titleOf(&session.Outcome{Version: hostile, Previous: "0.9" + hostile}))
 	if strings.ContainsAny(out.String(), "\x1b\u202e\u2066") || strings.Contains(out.String(), "\nfaked") {
-		t.Errorf("it prints %q", &out)
+		t.Errorf("control characters are not escaped: %q", &out)
 	}
 }
 
-// Hooks are counted by themselves, and named as what they are of.
-func TestHooksAreCountedByThemselves(t *testing.T) {
+// The summary counts hooks separately, and names each with its Deployment.
+func TestHooksAreCountedSeparately(t *testing.T) {
 	step := func(hook string) object.StepID {
 		return object.StepID{
 			ID:   kinds.ID{Kind: "Deployment", Namespace: "shop", Name: "web"},
@@ -98,7 +98,7 @@ func TestHooksAreCountedByThemselves(t *testing.T) {
 	}
 }
 
-// A line that a hook's pod logs is printed as it is, above the live view or without one.
+// The log lines of a hook's pod are printed unchanged, with or without a live view.
 func TestLinesOfHooksArePrinted(t *testing.T) {
 	var lines bytes.Buffer
 	report := newReporter(core.Streams{Err: &lines}, core.Text, false, time.Now)
@@ -112,6 +112,6 @@ func TestLinesOfHooksArePrinted(t *testing.T) {
 	report.event(event)
 	const want = `log         pre hook of Deployment shop/web: table \x1b[31morders\x1b[0m has 3 rows` + "\n"
 	if lines.String() != want+want || !isPersistent(event) {
-		t.Errorf("it prints %q, want twice %q", &lines, want)
+		t.Errorf("got lines %q, want twice %q", &lines, want)
 	}
 }

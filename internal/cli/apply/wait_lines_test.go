@@ -14,30 +14,30 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// A told is an event, and how long after the start of the apply it is told.
-type told struct {
+// A timedEvent is an event, and its time after the start of the apply.
+type timedEvent struct {
 	after time.Duration
 	apply.Event
 }
 
-// everyTenSeconds tells of an event as an apply does, from one moment to another.
-func everyTenSeconds(from, duration time.Duration, event func(i int) apply.Event) []told {
-	var all []told
-	for i := 0; from <= duration; i++ {
-		all = append(all, told{from, event(i)})
-		from += 10 * time.Second
+// everyTenSeconds returns an event for every ten seconds from begin to end, as an apply reports it.
+func everyTenSeconds(begin, end time.Duration, event func(i int) apply.Event) []timedEvent {
+	var all []timedEvent
+	for i := 0; begin <= end; i++ {
+		all = append(all, timedEvent{begin, event(i)})
+		begin += 10 * time.Second
 	}
 	return all
 }
 
-// Without a terminal, a wait that stays as it is does not fill the log.
-func TestWaitsArePrintedEverMoreRarely(t *testing.T) {
+// Without a terminal, an unchanged wait is printed less and less often.
+func TestUnchangedWaitIsPrintedLessOften(t *testing.T) {
 	waiting := func(message string, why ...string) func(int) apply.Event {
 		return func(int) apply.Event { return apply.Event{Type: apply.Waiting, Message: message, Why: why} }
 	}
 	for name, c := range map[string]struct {
-		told []told
-		want string
+		events []timedEvent
+		want   string
 	}{
 		"unchanged for half an hour": {
 			everyTenSeconds(10*time.Second, 30*time.Minute,
@@ -82,7 +82,7 @@ func TestWaitsArePrintedEverMoreRarely(t *testing.T) {
 		},
 		"it breaks again": {
 			append(append(everyTenSeconds(10*time.Second, 20*time.Second, waiting("0 of 1 replicas are available")),
-				told{25 * time.Second, apply.Event{Type: apply.BeReady, Message: "after 25s"}}),
+				timedEvent{25 * time.Second, apply.Event{Type: apply.BeReady, Message: "after 25s"}}),
 				everyTenSeconds(30*time.Second, 40*time.Second, waiting("0 of 1 replicas are available"))...),
 			"10s 25s 30s",
 		},
@@ -92,7 +92,7 @@ func TestWaitsArePrintedEverMoreRarely(t *testing.T) {
 			var lines bytes.Buffer
 			report := newReporter(core.Streams{Err: &lines}, core.Text, false, func() time.Time { return began })
 			var printed []string
-			for _, item := range c.told {
+			for _, item := range c.events {
 				item.Time, item.Object, item.File = began.Add(item.after),
 					&kinds.ID{Kind: "Deployment", Namespace: "shop", Name: "web"}, "web.yaml"
 				lines.Reset()
@@ -107,8 +107,8 @@ func TestWaitsArePrintedEverMoreRarely(t *testing.T) {
 	}
 }
 
-// Programs hear of all that is waited for each time: they need not remember what is.
-func TestTheStreamHasEachWaitEachTime(t *testing.T) {
+// The stream repeats each wait, so that programs need not remember earlier ones.
+func TestStreamRepeatsWaits(t *testing.T) {
 	var out bytes.Buffer
 	report := newReporter(core.Streams{Out: &out}, core.JSON, false, time.Now)
 	for range 3 {
@@ -119,6 +119,6 @@ func TestTheStreamHasEachWaitEachTime(t *testing.T) {
 		})
 	}
 	if got := strings.Count(out.String(), `"type":"waiting"`); got != 3 {
-		t.Errorf("told %d times:\n%s", got, out.String())
+		t.Errorf("got %d events, want 3:\n%s", got, out.String())
 	}
 }

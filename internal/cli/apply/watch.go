@@ -39,9 +39,9 @@ func (f *applyFlags) checkWatch() error {
 	case !f.watch.isEnabled:
 		return nil
 	case f.dryRun.IsEnabled():
-		return core.Misusef("--watch: a dry run applies nothing that could be kept in place: leave one of them out")
+		return core.Misusef("--watch: a dry run applies no release to keep in place: remove one of the two flags")
 	case f.Session.Apply.NoWait:
-		return core.Misusef("--watch: --no-wait does not wait until all is applied: leave one of them out")
+		return core.Misusef("--watch: --no-wait does not wait for the apply: remove one of the two flags")
 	case f.watch.every < 0:
 		return core.Misusef("--recheck: %s is invalid: it must be 0, which means never, or greater", f.watch.every)
 	}

@@ -51,9 +51,9 @@ func (f *ClusterFlags) ReadApplied(ctx context.Context, namespace, name string) 
 	return read.Manifests
 }
 
-// NameOrSource returns the SOURCE of an argument that is the name of a release or a SOURCE. A name means the version
-// that was applied last. If there is a file or folder of that name, too, it means the release if the release has a
-// record, which is printed.
+// NameOrSource returns the SOURCE of an argument, which is the name of a release or a SOURCE. A name means the last
+// applied version. If there is also a file or folder of that name, the name means the release if the release has a
+// record. NameOrSource prints this choice.
 func (f *ClusterFlags) NameOrSource(ctx context.Context, argument string, progress io.Writer) (string, error) {
 	if !source.CanBeName(argument) {
 		return argument, nil
@@ -105,13 +105,13 @@ func (f *ClusterFlags) findCopy(ctx context.Context, c *cluster.Cluster, name, v
 	}
 	if !found && len(known.History) == 0 {
 		return "",
-			fmt.Errorf("namespace %s has no record of a release %q: \"runlevel list\" lists those that there are",
+			fmt.Errorf("namespace %s has no record of a release %q: \"runlevel list\" lists all releases",
 				f.Namespace, name)
 	}
 	return "", missing
 }
 
-// AppliedRef returns the SOURCE that is a version of a release: the last one if the revision is 0.
+// AppliedRef returns the SOURCE of a version of a release. Revision 0 means the last one.
 func AppliedRef(name string, revision int) (string, error) {
 	if err := lock.CheckRelease(name); err != nil {
 		return "", Misuse(err)
@@ -145,10 +145,10 @@ const (
 func AddFileFlags(command *cobra.Command, f *FileFlags) {
 	f.keep, f.flags = keepFull, command.Flags()
 	AddChoice(command, &f.keep, "keep-files",
-		"keep the files of the release on the cluster, so that it can be read as NAME@REVISION: full, digest (only "+
-			"the image reference of a SOURCE that is an image by digest) or none", keepFull, keepDigest, keepNone)
+		"what to store on the cluster, to read a version as NAME@REVISION later: full (all files), "+
+			"digest (the image reference; SOURCE must be an image by digest) or none", keepFull, keepDigest, keepNone)
 	command.Flags().IntVar(&f.Max, "history-max", session.DefaultHistoryMax,
-		"of how many versions the files are kept; those of the version that runs and of the one before always are")
+		"number of versions whose files are kept; those of the current and the previous version always are")
 }
 
 // Check refuses values that make no sense.
@@ -159,7 +159,8 @@ func (f *FileFlags) Check(ref string) error {
 	case f.Max > mostKept:
 		return Misusef("--history-max: %d is too many: %d is the limit", f.Max, mostKept)
 	case f.keep == keepDigest && !source.IsByDigest(ref):
-		return Misusef("--keep-files=digest: SOURCE is no image by digest, as in registry.example/shop@sha256:DIGEST")
+		return Misusef("--keep-files=digest: SOURCE is not an image by digest, " +
+			"as in registry.example/shop@sha256:DIGEST")
 	}
 	return nil
 }

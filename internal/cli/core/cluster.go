@@ -35,7 +35,7 @@ type ClusterFlags struct {
 func AddClusterFlags(command *cobra.Command, f *ClusterFlags) {
 	AddConnectionFlags(command, f)
 	command.Flags().StringVar(&f.Namespace, "record-namespace", session.DefaultNamespace,
-		"the namespace of the record of what was applied; created if it is missing")
+		"the namespace of the release's record; created if it is missing")
 	_ = command.RegisterFlagCompletionFunc("name", f.CompleteReleases) // fails if the command has no such flag
 }
 
@@ -115,10 +115,10 @@ func (f *ClusterFlags) withFlag(err error) error {
 	case errors.Is(err, kubeconfig.ErrNoCluster) && file != "":
 		return fmt.Errorf("--kubeconfig: there is no cluster in %s", file)
 	case errors.Is(err, kubeconfig.ErrNoCluster) && variable != "":
-		return fmt.Errorf("$KUBECONFIG is %q, and there is no cluster in it", variable)
+		return fmt.Errorf("$KUBECONFIG is %q, which has no cluster", variable)
 	case errors.Is(err, kubeconfig.ErrNoCluster):
-		return errors.New("there is no cluster to talk to: name a kubeconfig with --kubeconfig or $KUBECONFIG " +
-			"(\"runlevel sandbox up --detach\" makes a cluster to try things on)")
+		return errors.New("no cluster is configured: name a kubeconfig with --kubeconfig or $KUBECONFIG " +
+			"(\"runlevel sandbox up --detach\" starts a cluster for experiments)")
 	case errors.Is(err, kubeconfig.ErrNoFile):
 		return fmt.Errorf("--kubeconfig: there is no file %s", file)
 	case errors.Is(err, kubeconfig.ErrNoContext):
@@ -175,7 +175,7 @@ func (f *ClusterFlags) completeContexts(*cobra.Command, []string,
 // checkNamed refuses a release without a name: its objects are labelled with it.
 func checkNamed(release *payload.Payload) error {
 	if release.Name == "" {
-		return Misusef("a plain folder has no name, by which the cluster could know its objects: give it one with " +
+		return Misusef("a plain folder has no release name: set it with " +
 			"--name, or in its " + payload.SettingsFile)
 	}
 	return nil

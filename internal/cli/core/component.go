@@ -24,18 +24,18 @@ type ComponentFlags struct {
 
 // ComponentHelp is the help on the flags, the same for every verb that has them.
 const ComponentHelp = `A component's own repository has only its own manifests. With --component NAME --into
-RELEASE, SOURCE is the folder of these, and they take the place of what RELEASE (another
-SOURCE) has in files called 0000_NN_NAME_…, and of files with the same names. As when
-a release is built, files without a number become 0000_50_NAME_…, and what the
-component's image-references names is replaced.`
+RELEASE, SOURCE is the folder of these. They replace the files 0000_NN_NAME_… of RELEASE
+(another SOURCE), and files with the same names. As when a release is built, files without
+a number become 0000_50_NAME_…, and the images in the component's image-references are
+replaced.`
 
 // AddComponentFlags adds --component and --into.
 func AddComponentFlags(command *cobra.Command, f *ComponentFlags) {
 	flags := command.Flags()
 	flags.StringSliceVar(&f.names, "component", nil,
-		"the name of the component that SOURCE has the manifests of; more than one, if its files are called "+
+		"the component whose manifests are in SOURCE; more than one, if its files are called "+
 			"differently")
-	flags.StringVar(&f.Into, "into", "", "the SOURCE of the release that the component's manifests are put into")
+	flags.StringVar(&f.Into, "into", "", "the SOURCE of the release that receives the component's manifests")
 	_ = command.RegisterFlagCompletionFunc("into", CompleteFiles)
 }
 
@@ -43,13 +43,13 @@ func AddComponentFlags(command *cobra.Command, f *ComponentFlags) {
 func (f *ComponentFlags) Check(release *ReleaseFlags) error {
 	switch {
 	case f.Into == "" && len(f.names) > 0:
-		return Misusef("--component is for --into: name the release that its manifests go into")
+		return Misusef("--component needs --into: name the release that receives its manifests")
 	case f.Into != "" && len(f.names) == 0:
 		return Misusef("--into needs --component: name the component as in its file names")
 	case f.Into != "" && release.ImagesFrom != "":
-		return Misusef("--images-from is not for --into, which takes the images of that release")
+		return Misusef("--images-from cannot be used with --into, which uses the images of that release")
 	case f.Into != "" && len(release.Images) > 0:
-		return Misusef("--image is not for --into, which takes the images of that release")
+		return Misusef("--image cannot be used with --into, which uses the images of that release")
 	case f.Into == "":
 		return nil
 	}
@@ -59,8 +59,8 @@ func (f *ComponentFlags) Check(release *ReleaseFlags) error {
 	return nil
 }
 
-// Place puts the component at ref into its release. The release as it is is read with the
-// flags in released, or not at all if they are nil.
+// Place puts the component at ref into its release. It reads the original release with the
+// flags in released, or does not read it if they are nil.
 func (f *ComponentFlags) Place(ctx context.Context, ref string, flags, released *ReleaseFlags,
 	progress io.Writer) (*component.PlacedComponent, error) {
 	options, err := flags.Options(progress)

@@ -1,7 +1,7 @@
-// Package core is what the verbs of the command line have in common: standard streams, exit codes and
-// errors; formats of output; and the flags for a release, a cluster, and what is to be done to it.
+// Package core is the common base of the verbs of the command line: standard streams, exit codes and
+// errors; formats of output; and the flags for a release, a cluster, and changes to the cluster.
 //
-// It has no verbs, and knows none. A verb adds the flags to its command, and calls their methods: ReleaseFlags
+// It has no verbs, and depends on none. A verb adds the flags to its command, and calls their methods: ReleaseFlags
 // reads a release, ClusterFlags connects to a cluster, Output prints a result.
 //
 // AddReleaseFlags, AddClusterFlags and AddOutput are the calls to start from.
@@ -64,7 +64,7 @@ func FailIf(isWrong bool) error {
 // its help, and an unknown subcommand is misuse.
 func NeedsVerb(command *cobra.Command, _ []string) error { return command.Help() }
 
-// ErrorText returns the text of an error that is printed. An error of a context that was canceled, without words about
+// ErrorText returns the text of an error for printing. An error of a context that was canceled, without words about
 // it, is an interruption.
 func ErrorText(err error) string {
 	switch {
@@ -77,7 +77,7 @@ func ErrorText(err error) string {
 	}
 }
 
-// ErrorPrefix begins each error that is printed.
+// ErrorPrefix begins each printed error.
 const ErrorPrefix = "runlevel: "
 
 // ExitCode prints an error, if it has a message, and returns its code.

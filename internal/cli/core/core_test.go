@@ -10,8 +10,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
-// TestAnInterruptionIsCalledSo prints errors of contexts that a user has ended.
-func TestAnInterruptionIsCalledSo(t *testing.T) {
+// TestErrorTextOfInterruption checks the text of errors after a user has interrupted a command.
+func TestErrorTextOfInterruption(t *testing.T) {
 	for _, test := range []struct {
 		err  error
 		want string

@@ -19,13 +19,13 @@ const (
 func AddDryRun(command *cobra.Command, d *DryRun) {
 	*d = NoDryRun
 	flag := command.Flags().VarPF(d, "dry-run", "",
-		"server: ask the cluster what the apply would do, and do nothing; or none")
+		"server: show the changes that the cluster would make, without applying them; or none")
 	flag.NoOptDefVal = DryRunOfServer
 	_ = command.RegisterFlagCompletionFunc("dry-run",
 		cobra.FixedCompletions([]string{DryRunOfServer, NoDryRun}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// IsEnabled reports whether the cluster is only asked.
+// IsEnabled reports whether the apply is a dry run.
 func (d DryRun) IsEnabled() bool { return d == DryRunOfServer }
 
 // String returns the value of the flag.

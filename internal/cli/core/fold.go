@@ -3,13 +3,13 @@ package core
 // mostAlike is the most items with the same cause that are printed one by one.
 const mostAlike = 3
 
-// A Folded is an item that is printed, and the others with the same cause, which are only counted.
+// A Folded is an item to print, with the others of the same cause, which are only counted.
 type Folded[T any] struct {
 	First  T
 	Others []T
 }
 
-// Fold groups items for printing: if more than mostAlike have the same cause, the first of them is printed for all.
+// Fold groups items for printing: if more than mostAlike have the same cause, only the first one is printed.
 func Fold[T any](all []T, cause func(T) string) []Folded[T] {
 	count := map[string]int{}
 	for _, item := range all {

@@ -42,11 +42,11 @@ func AddIntentFlags(command *cobra.Command, f *IntentFlags) {
 	command.Flags().BoolVar(&f.Session.CreateNamespace, "create-namespace", false,
 		"create the namespace of --namespace, if it does not exist; it is not a part of the release")
 	AddChoice(command, &f.Session.Apply.Mode, "mode",
-		"install, update or reconcile (default: what follows from the record)", graph.Install, graph.Update,
+		"install, update or reconcile (default: according to the record)", graph.Install, graph.Update,
 		graph.Reconcile)
 }
 
-// AddUpdateFlags adds those of the flags that an apply has whose mode is known.
+// AddUpdateFlags adds the flags of an apply with a known mode.
 func AddUpdateFlags(command *cobra.Command, f *IntentFlags) {
 	f.unknown, f.Session.Apply.Standard = "refuse", ready.Full
 	AddClusterFlags(command, &f.Cluster)
@@ -113,7 +113,8 @@ func (f *ReleaseFlags) Load(ctx context.Context, ref string, progress io.Writer)
 	return release, f.Accept(ref, release, problems, progress)
 }
 
-// LoadPacked is Load for a release whose files are to be kept. It returns them, too, unless the flags exclude that.
+// LoadPacked is Load for a release whose files are stored on the cluster. It also returns these files, unless the flags
+// exclude them.
 func (f *ReleaseFlags) LoadPacked(ctx context.Context, ref string, keep *FileFlags,
 	progress io.Writer) (_ *payload.Payload, _ *files.Packed, err error) {
 	options, err := f.Options(progress)
@@ -200,7 +201,7 @@ func (f *IntentFlags) PreviewOf(ctx context.Context, c *cluster.Cluster, release
 	return &previewResult{outcome, release, c}, nil
 }
 
-// KnownRefusals returns why an API server would refuse objects of a release, as far as that is known without the
+// KnownRefusals returns why an API server would refuse objects of a release, as far as this is known without a
 // cluster.
 func KnownRefusals(ctx context.Context, release *payload.Payload) map[object.StepID][]fields.Refusal {
 	known := map[object.StepID][]fields.Refusal{}

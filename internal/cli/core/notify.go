@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/session/notify"
 )
 
-// NotifyFlags are the flags for the receivers of what happens to a release.
+// NotifyFlags are the flags for receivers of notifications about a release.
 type NotifyFlags struct {
 	urlsAndCommands []string // as they were written
 	receivers       []notify.Receiver
@@ -39,7 +39,7 @@ func (f *NotifyFlags) Check() error {
 	return nil
 }
 
-// Sender returns what sends notifications to the receivers that Check has parsed; nil if there are none.
+// Sender returns a sender of notifications to the receivers that Check has parsed; nil if there are none.
 func (f *NotifyFlags) Sender(ctx context.Context, clusterFlags *ClusterFlags) *notify.Sender {
 	if len(f.receivers) > 0 {
 		f.sender = notify.NewSender(ctx,

@@ -70,7 +70,7 @@ func Reach(ctx context.Context, c *cluster.Cluster) error {
 	}
 }
 
-// AreaOn returns an area on the terminal; nil if there is no terminal, or the format is JSON or YAML.
+// AreaOn returns an area on the terminal. It returns nil without a terminal, or if the format is JSON or YAML.
 func AreaOn(out io.Writer, format Output) *live.Area {
 	terminal := live.TerminalOf(out)
 	if terminal == nil || format == JSON || format == YAML {

@@ -51,7 +51,7 @@ type ReleaseFlags struct {
 	Before   *payload.Payload // the previous release, if it was read already: see updatingFrom
 }
 
-// NoValues is what to use instead of values, for who knows them from other tools.
+// NoValues is the hint for users who look for the values of other tools.
 const NoValues = `manifests have no values: variants for environments are chosen by --profile (see "runlevel help environments")`
 
 // InsecureUsage is the help on --insecure.
@@ -63,9 +63,9 @@ func AddReleaseFlags(command *cobra.Command, f *ReleaseFlags, cluster *ClusterFl
 	f.cluster = cluster
 	flags := command.Flags()
 	flags.StringVar(&f.only.Profile, "profile", "",
-		"take only what is included in this cluster profile, such as self-managed-high-availability")
+		"only manifests that are included in this cluster profile, such as self-managed-high-availability")
 	flags.StringVar(&f.only.FeatureSet, "feature-set", "",
-		`take only what is for this feature set (default: all, or "Default" with --profile)`)
+		`only manifests of this feature set (default: all, or "Default" with --profile)`)
 	flags.StringSliceVar(&f.only.FeatureGates, "feature-gates", nil,
 		"feature gates that are on (default: all manifests, or none on with --profile)")
 	flags.StringVar(&f.Capabilities, "capabilities", "",
@@ -73,7 +73,8 @@ func AddReleaseFlags(command *cobra.Command, f *ReleaseFlags, cluster *ClusterFl
 	flags.StringVar(&f.UpdatingFrom, "updating-from", "",
 		"the SOURCE of the previous release: its capabilities stay enabled, as in an update")
 	flags.Uint64Var(&f.only.MajorVersion, "major-version", 0, "the cluster's major version (default: the release's)")
-	flags.Var((*once)(&f.only.Exclude), "exclude", "leave out what is annotated exclude.release.openshift.io/NAME")
+	flags.Var((*once)(&f.only.Exclude), "exclude",
+		"leave out manifests with the annotation exclude.release.openshift.io/NAME")
 	flags.StringArrayVar(&f.unmanaged, "unmanaged", nil,
 		"leave out this object, as KIND[.GROUP]/[NAMESPACE/]NAME; group and namespace may be left out if only one "+
 			"object fits; may be repeated")
@@ -85,7 +86,7 @@ func AddReleaseFlags(command *cobra.Command, f *ReleaseFlags, cluster *ClusterFl
 	flags.StringVar(&f.Image, "release-image", "",
 		"the image of the release, for templates (default: SOURCE, if it is an image)")
 	flags.StringVar(&f.ImagesFrom, "images-from", "",
-		"the image-references file of a release, for a SOURCE that is a component's folder: its images replace the "+
+		"the image-references file of a release, if SOURCE is a component's folder: its images replace the "+
 			"placeholders that the component's own image-references names")
 	flags.StringArrayVar(&f.Images, "image", nil,
 		"the image to put in the place of the component's placeholder of this name, as NAME=IMAGE, also instead of "+
@@ -111,7 +112,7 @@ func (f *ReleaseFlags) ReadFrom(cluster *ClusterFlags) { f.cluster = cluster }
 func AddKubectlFlags(command *cobra.Command, f *ReleaseFlags) {
 	var file string
 	AddNamespaceFlag(command, f)
-	command.Flags().StringVarP(&file, "filename", "f", "", "SOURCE, for who is used to kubectl")
+	command.Flags().StringVarP(&file, "filename", "f", "", "release to apply; same as the SOURCE argument")
 	check, run := command.Args, command.RunE
 	command.Args = func(command *cobra.Command, args []string) error {
 		switch {
@@ -131,7 +132,7 @@ func AddKubectlFlags(command *cobra.Command, f *ReleaseFlags) {
 	}
 }
 
-// hintOnValues returns a hint for who gives the values of a chart by -f.
+// hintOnValues returns a hint for users who pass the values of a chart with -f.
 func hintOnValues(file string) string {
 	if strings.Contains(strings.ToLower(filepath.Base(file)), "values") {
 		return "; " + NoValues
@@ -141,7 +142,7 @@ func hintOnValues(file string) string {
 
 // AddNamespaceFlag adds the flag with the namespace of objects without one.
 func AddNamespaceFlag(command *cobra.Command, f *ReleaseFlags) {
-	command.Flags().StringVarP(&f.namespace, "namespace", "n", "", "put objects without a namespace into this one")
+	command.Flags().StringVarP(&f.namespace, "namespace", "n", "", "the namespace of objects without one")
 }
 
 // once is a text flag that may be set once: the first of two values would be dropped silently.
@@ -152,7 +153,7 @@ func (o *once) Type() string   { return "string" }
 
 func (o *once) Set(value string) error {
 	if *o != "" {
-		return errors.New("it may be given once only")
+		return errors.New("it can be set only once")
 	}
 	*o = once(value)
 	return nil
@@ -315,7 +316,7 @@ func (f *ReleaseFlags) references() (*payload.References, error) {
 	return references, nil
 }
 
-// CheckFilters refuses filters that fit nothing in the releases; nil stands for no release.
+// CheckFilters refuses filters that match no manifest of the releases. It skips nil releases.
 func (f *ReleaseFlags) CheckFilters(releases ...*payload.Payload) error {
 	options, err := f.Options(nil)
 	if err != nil {
@@ -342,7 +343,7 @@ func WarnIfEmpty(out io.Writer, release *payload.Payload) {
 	}
 }
 
-// CheckVersion checks a flag that is a version, if it is set.
+// CheckVersion checks the version in a flag, if it is set.
 func CheckVersion(flag, value string) error {
 	if value == "" || payload.IsVersion(value) {
 		return nil
@@ -355,7 +356,7 @@ func (f *ReleaseFlags) filter() (payload.Filter, error) {
 	filter := f.only
 	if f.UpdatingFrom != "" && f.Capabilities == "" {
 		return filter,
-			errors.New("--updating-from needs --capabilities: without them nothing is left out that could be enabled")
+			errors.New("--updating-from needs --capabilities: without them all capabilities are enabled")
 	}
 	if f.Capabilities != "" {
 		capabilities, err := payload.ParseCapabilities(f.Capabilities)

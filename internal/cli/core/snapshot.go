@@ -8,7 +8,7 @@ import (
 	"github.com/runlevel/runlevel/internal/session/snapshot"
 )
 
-// TakeSnapshot reads what the cluster of the flags has of a release.
+// TakeSnapshot reads the objects and the record of a release from the cluster of the flags.
 func TakeSnapshot(ctx context.Context, f *ClusterFlags, name string) (*snapshot.Snapshot, error) {
 	c, err := f.Connect(ctx)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package install is the verbs that install the operator, and uninstall it or a release.
+// Package install has the verbs that install the operator, and uninstall it or a release.
 //
-// It parses flags, asks whether to go on, and prints what package setup of the operator changes, and what package
-// uninstall of internal/session deletes. It decides nothing about objects.
+// It parses flags, asks for confirmation, and prints the changes by package setup of the operator, and the deletes by
+// package uninstall of internal/session. These packages decide about objects.
 //
 // New is the call to start from: it returns the verb install. NewUninstall returns the verb uninstall.
 package install
@@ -74,8 +74,8 @@ type OperatorReport struct {
 	Objects []setup.Change `json:"objects"`
 }
 
-// run connects to the cluster, and prints the changes that an action makes. In text, each is printed at once, and a
-// last line if the action has succeeded.
+// run connects to the cluster, and prints the changes that an action makes. In text, it prints each change at once, and
+// the last line after success.
 func (f *setupFlags) run(ctx context.Context, streams core.Streams, report OperatorReport, last string,
 	act func(*setup.Installer) error) error {
 	c, err := f.cluster.Connect(ctx)
@@ -114,24 +114,24 @@ func printChange(out io.Writer, change setup.Change, isDryRun bool) {
 const installHelp = `Install the operator, which keeps a release in place on the cluster, and updates it when
 ClusterVersion "version" asks for another one.
 
---release is what it begins with: an image in a registry, or a folder of the operator's own
+--release is the first release: an image in a registry, or a folder of the operator's own
 image, as an absolute path. An image with a tag is pulled to find its digest, and the operator
 gets that. Once ClusterVersion "version" asks for an image (spec.desiredUpdate), that image is applied.
 
---image is the operator's own image, as "make image" writes it. Without it that is what the
-release's image-references calls "runlevel"; or else the release itself, which then has to be
-made of the operator's image.
+--image is the operator's own image, as "make image" writes it. The default is the image
+"runlevel" in the release's image-references, or the release itself, which then has to be
+based on the operator's image.
 
 The manifests are those of install/ in the source: a namespace with a quota for the operator's
 priority, the definitions of ClusterVersion and ClusterOperator, a service account and its rights,
 an admission policy for requests of updates, a NetworkPolicy, a Service for metrics, and a
-Deployment; and where the Prometheus operator's kinds are served, what has it scrape and alert.
-They are applied by server-side apply, as often as you like. Objects that a release has are left
-to it. --profile, --feature-set, --feature-gates, --insecure and --cluster-name go into the operator's
+Deployment; and if the cluster has the Prometheus operator, its scrape configuration and alerts.
+They are applied by server-side apply, and can be applied again at any time. Objects that a release
+owns are not changed. --profile, --feature-set, --feature-gates, --insecure and --cluster-name go into the operator's
 settings, ConfigMap runlevel-operator.
 
-Beside a cluster-version operator that runs, nothing is installed: docs/migrate-cvo.md shows how to
-replace it.
+If a cluster-version operator runs on the cluster, nothing is installed: docs/migrate-cvo.md shows how
+to replace it.
 
 Exit codes: 0 when the operator is available, 1 for a failure, 2 for misuse or a release that
 can't be read.`
@@ -142,7 +142,7 @@ const installExamples = `  # A release in a registry, which has the operator's i
   # A release that is part of the operator's image
   runlevel install --release / --image registry.example/shop-operator:1.4.0
 
-  # What would it do?
+  # Preview the installation
   runlevel install --release registry.example/shop:1.4.0 --dry-run=server
 
   # Then ask for another release
@@ -163,22 +163,22 @@ func New(streams core.Streams) *cobra.Command {
 	f.add(command, "is available")
 	flags := command.Flags()
 	flags.StringVar(&f.release, "release", "",
-		"the release to begin with: an image, or a folder of the operator's image")
+		"the first release: an image, or a folder of the operator's image")
 	flags.StringVar(&f.image, "image", "",
 		`the operator's image (default: that which the release calls "runlevel", or the release itself)`)
 	flags.StringVar(&f.profile, "profile", "",
-		"the cluster profile, such as self-managed-high-availability: the operator applies only what is included in "+
-			"it. It stays in the operator's settings.")
+		"the cluster profile, such as self-managed-high-availability: the operator applies only its "+
+			"manifests. It stays in the operator's settings.")
 	flags.StringVar(&f.features.set, "feature-set", "",
 		`the feature set of a cluster without FeatureGate "cluster" (default: all, or "Default" with --profile). It stays in the operator's settings.`)
 	flags.StringSliceVar(&f.features.gates, "feature-gates", nil,
 		`the feature gates that are on in a cluster without FeatureGate "cluster". They stay in the operator's settings.`)
 	flags.BoolVar(&f.insecure, "insecure", false, core.InsecureUsage+
-		", for this command and for the operator; it stays in the operator's settings, --insecure=false takes it back")
+		", for this command and for the operator; it stays in the operator's settings, --insecure=false removes it")
 	flags.StringVar(&f.name, "cluster-name", "",
 		"the name of the cluster in notifications. It stays in the operator's settings.")
 	flags.BoolVar(&f.noWait, "no-wait", false,
-		"end when everything is applied, and don't wait until the operator is available")
+		"end when all objects are applied, and don't wait until the operator is available")
 	_ = command.RegisterFlagCompletionFunc("feature-set",
 		cobra.FixedCompletions(payload.FeatureSets(), cobra.ShellCompDirectiveNoFileComp))
 	_ = command.RegisterFlagCompletionFunc("profile",
@@ -264,7 +264,7 @@ func (f *installFlags) program(ctx context.Context, progress io.Writer) (setup.P
 func parseImage(flag, text, alternative string) (name.Reference, error) {
 	image, err := name.ParseReference(text, name.StrictValidation)
 	if err != nil {
-		return nil, fmt.Errorf("--%s: %q is no image: it needs its registry, and a tag or digest, as in "+
+		return nil, fmt.Errorf("--%s: %q is not an image: it needs its registry, and a tag or digest, as in "+
 			"registry.example/repo:tag%s", flag, text, alternative)
 	}
 	return image, nil
@@ -273,11 +273,11 @@ func parseImage(flag, text, alternative string) (name.Reference, error) {
 // check refuses flags that make no sense.
 func (f *installFlags) check() error {
 	if f.release == "" {
-		return core.Misusef("--release is missing: name the release that the operator is to begin with, an image or " +
+		return core.Misusef("--release is missing: name the release that the operator starts with, an image or " +
 			"a folder of the operator's image")
 	}
 	if set := f.features.set; set != "" && !slices.Contains(payload.FeatureSets(), set) {
-		return core.Misusef("--feature-set: there is no feature set %q: use one of %s", set,
+		return core.Misusef("--feature-set: unknown feature set %q: use one of %s", set,
 			strings.Join(payload.FeatureSets(), ", "))
 	}
 	return f.setupFlags.check()

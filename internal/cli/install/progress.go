@@ -16,11 +16,11 @@ import (
 // drawInterval is the least time between two drawings.
 const drawInterval = 100 * time.Millisecond
 
-// An uninstallProgress shows what happens in an uninstall: in place on a terminal, and elsewhere as a line for each
+// An uninstallProgress shows the progress of an uninstall: in place on a terminal, and elsewhere with a line for each
 // event.
 type uninstallProgress struct {
 	out   io.Writer
-	area  *live.Area // nil where there is no terminal
+	area  *live.Area // nil without a terminal
 	drawn time.Time
 	stage uninstall.Event     // the last one
 	waits map[kinds.ID]string // of the stage
@@ -54,7 +54,7 @@ func (p *uninstallProgress) event(event uninstall.Event) {
 		return
 	}
 	p.drawn = time.Now()
-	_ = p.area.Draw(p.lines) // standard error may be closed: the uninstall goes on
+	_ = p.area.Draw(p.lines) // ignored: the uninstall continues if standard error is closed
 }
 
 // lines renders the area.

@@ -42,16 +42,16 @@ func (f *releaseFlags) add(command *cobra.Command) {
 	flags.StringArrayVar(&f.keep, "keep", nil,
 		"keep an object of the release, as KIND/NAME or KIND/NAMESPACE/NAME; NAME may be *; may be repeated")
 	flags.StringArrayVar(&f.deleteData, "delete-data", nil,
-		"also delete an object that is kept otherwise, because it has data or the annotation "+uninstall.KeepAnnotation+
+		"also delete an object that is otherwise kept because it has data or the annotation "+uninstall.KeepAnnotation+
 			"; written as for --keep; may be repeated")
 	flags.StringArrayVarP(&f.namespaces, "namespace", "n", nil,
 		"a namespace of the release, for a user who may not list its kinds in the whole cluster; may be repeated")
 	flags.BoolVarP(&f.isConfirmed, "yes", "y", false, "don't ask")
-	flags.BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "succeed if there is no such release")
+	flags.BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "succeed if the release does not exist")
 	flags.BoolVar(&f.lock.Wait, "wait-lock", false,
 		"wait while another process applies or uninstalls this release, however long that takes")
 	flags.DurationVar(&f.lock.Duration, "lock-duration", 30*time.Second,
-		"how long the lock outlives an uninstall that died")
+		"how long the lock stays valid if the uninstall is killed")
 }
 
 // options returns the options of the uninstall.
@@ -97,8 +97,8 @@ type releaseUninstall struct {
 func (u *releaseUninstall) run(ctx context.Context) error {
 	isDry := u.flags.dryRun.IsEnabled()
 	if !isDry && !u.flags.isConfirmed && !u.streams.CanAsk() {
-		return core.Misusef("--yes is missing: without a terminal, there is no question whether to uninstall %s; "+
-			"--dry-run=server shows what it would delete", u.options.Release)
+		return core.Misusef("--yes is missing: without a terminal, the command cannot ask for confirmation; "+
+			"--dry-run=server lists the objects of %s that it would delete", u.options.Release)
 	}
 	p, err := uninstall.Look(ctx, u.cluster, u.options)
 	if err != nil {
@@ -127,7 +127,8 @@ func (u *releaseUninstall) run(ctx context.Context) error {
 	return u.finish(report, p)
 }
 
-// explain returns the error of a look with the flag that resolves it; nil if there is no such release and that is fine.
+// explain adds the flag that resolves an error to it. It returns nil if the release does not exist and
+// --ignore-not-found is set.
 func (u *releaseUninstall) explain(err error) error {
 	var unknown *uninstall.UnknownReleaseError
 	switch {
@@ -149,7 +150,7 @@ func withLockFlag(err error) error {
 	return err
 }
 
-// print prints what would be deleted, and what is kept.
+// print prints the objects that would be deleted, and the kept ones.
 func (u *releaseUninstall) print(out io.Writer, p *uninstall.Plan, withNames bool) {
 	fmt.Fprintf(out, "uninstall of release %s: %s\n", printable.Line(strings.TrimSpace(p.Release+" "+p.Version)),
 		p.Counts())
@@ -200,8 +201,8 @@ func (u *releaseUninstall) finish(report *uninstall.Report, p *uninstall.Plan) e
 		if report.DryRun {
 			u.print(out, p, true)
 		}
-		for _, left := range report.Left {
-			fmt.Fprintf(out, "%-11s %s: %s\n", "left", left.Object, printable.Line(left.Message))
+		for _, remaining := range report.Left {
+			fmt.Fprintf(out, "%-11s %s: %s\n", "left", remaining.Object, printable.Line(remaining.Message))
 		}
 		if !report.DryRun {
 			printKept(out, report.Kept)
@@ -226,7 +227,8 @@ func summaryOf(r *uninstall.Report) string {
 	case !r.Done:
 		return fmt.Sprintf("%s not uninstalled, after %s: %s", title, took, countsText(r))
 	case len(r.Kept) > 0:
-		return fmt.Sprintf("%s uninstalled in %s: %s; its record is gone, and a later apply takes up what is kept",
+		return fmt.Sprintf("%s uninstalled in %s: %s; its record is deleted, "+
+			"and a later apply uses the kept objects again",
 			title, took, countsText(r))
 	default:
 		return fmt.Sprintf("%s uninstalled in %s: %s", title, took, countsText(r))

@@ -1,7 +1,7 @@
-// Package junit is the format in which most CI servers take the results of tests.
+// Package junit writes test results in the format that most CI servers read.
 //
-// It has the elements of JUnit's XML that reports of this program have, and decides nothing: what is a test, and when
-// it has failed, is the caller's.
+// It has the elements of JUnit's XML that reports of this program have, and decides nothing: its caller
+// determines the tests and their results.
 //
 // Suite is the type to start from: Add adds a test, and Write writes the XML.
 package junit

@@ -24,18 +24,18 @@ type baselineFlags struct {
 // addBaselineFlags adds the flags to a command. The shell completes the file.
 func addBaselineFlags(command *cobra.Command, f *baselineFlags) {
 	command.Flags().StringVar(&f.file, "baseline", "",
-		"the file of findings that are accepted until they are fixed, so that only new ones count")
+		"the file of accepted findings: only new findings count")
 	command.Flags().BoolVar(&f.write, "write-baseline", false,
-		"write that file from what is found now, instead of a report")
+		"write the current findings to that file instead of printing a report")
 }
 
-// read reads the baseline, or checks that it may be written. It returns none when the
-// file is to be written: the findings that it accepts have to be in it again.
+// read reads the baseline. With --write-baseline, it only checks that the file may be written, and
+// returns none: the new baseline has to include the findings of the old one.
 func (f baselineFlags) read(format core.Output) (*lint.Baseline, error) {
 	switch {
 	case f.write && f.file == "":
 		return nil, core.Misusef(
-			"--write-baseline is for --baseline: name the file to write, as in --baseline .runlevel-baseline",
+			"--write-baseline needs --baseline: name the file to write, as in --baseline .runlevel-baseline",
 		)
 	case f.write && format != core.Text:
 		return nil, core.Misusef("--write-baseline prints no report: leave out -o %s", format)
@@ -69,7 +69,7 @@ func (f baselineFlags) content() ([]byte, error) {
 	case err == nil && info.IsDir():
 		return nil, fmt.Errorf("--baseline %s: this is a folder: name a file", f.file)
 	case err == nil && f.write && !info.Mode().IsRegular(): // it would replace /dev/null
-		return nil, fmt.Errorf("--baseline %s: this is no file that can be written again: name another", f.file)
+		return nil, fmt.Errorf("--baseline %s: this file cannot be replaced: name another", f.file)
 	}
 	content, err := os.ReadFile(f.file)
 	if errors.Is(err, fs.ErrNotExist) {

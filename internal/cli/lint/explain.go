@@ -24,9 +24,9 @@ func NewExplain(streams core.Streams) *cobra.Command {
 	var format core.Output
 	command := &cobra.Command{
 		Use:   "explain [RULE...]",
-		Short: "Explain a rule of lint, and how to fix what it finds",
-		Long: `Print the page of a rule: what it looks for, why, an example, and how to fix what
-it finds. Without a rule, list all of them.`,
+		Short: "Explain a rule of lint, and how to fix its findings",
+		Long: `Print the page of a rule: its purpose, an example, and how to fix its findings.
+Without a rule, list all rules.`,
 		Example: `  runlevel explain
   runlevel explain stale-delete`,
 		Args:              cobra.ArbitraryArgs,

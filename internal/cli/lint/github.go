@@ -55,8 +55,8 @@ func shownAt(f lint.Finding, inFolder bool) *lint.Place {
 	return place
 }
 
-// githubCommand returns the command for a finding that is shown at a place. If that is not the place of the finding, or
-// nil, the message has the place.
+// githubCommand returns the command that shows a finding at a place. If place is nil or not the place of the finding,
+// the message names the place.
 func githubCommand(f lint.Finding, place *lint.Place) string {
 	command := map[lint.Severity]string{lint.Error: "error", lint.Warning: "warning", lint.Info: "notice"}[f.Severity]
 	var properties []string

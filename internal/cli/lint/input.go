@@ -31,7 +31,7 @@ func (f *lintFlags) read(ctx context.Context, ref string,
 	}
 	if input.Config.IsAhead() {
 		core.Warn(progress, []string{"Kubernetes " + input.Config.KubernetesVersion +
-			" is newer than any that is known here: kinds that seem unknown may be in it, and are let pass"})
+			" is newer than the versions this program knows: unknown kinds are accepted, because it may have them"})
 	}
 	f.release.KeepText = true
 	paths = lintPaths{source: core.FolderOf(ref), previous: core.FolderOf(f.previous)}
@@ -125,12 +125,12 @@ func warningsOfOrder(ref, previousRef string, previous, next *payload.Payload) [
 	if previous.Hash == next.Hash {
 		return []string{fmt.Sprintf("%s and %s hold the same manifests: there is nothing to update", previousRef, ref)}
 	}
-	from, err := version.ParseSemantic(previous.Version)
+	oldVersion, err := version.ParseSemantic(previous.Version)
 	if err != nil {
 		return nil
 	}
-	v, err := version.ParseSemantic(next.Version)
-	if err == nil && v.LessThan(from) {
+	newVersion, err := version.ParseSemantic(next.Version)
+	if err == nil && newVersion.LessThan(oldVersion) {
 		return []string{fmt.Sprintf("%s is %s, which is older than %s of %s: are they swapped?", ref, next.Version,
 			previous.Version, previousRef)}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// junit returns the report as results of tests, one for each rule that is not turned off.
+// junit returns the report as results of tests, one for each enabled rule.
 // A rule fails if one of its findings fails; its other findings are its output. There are no times in it: the same
 // findings make the same report.
 func (r LintReport) junit(fails func(lint.Finding) bool) *junit.Suite {

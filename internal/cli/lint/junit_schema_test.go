@@ -39,8 +39,8 @@ func (n node) all(name string) []node {
 }
 
 // A schema is an XML schema, of as much of that language as testdata/junit.xsd needs:
-// sequences of elements, attributes, and patterns. Validators of all of it wrap a library
-// in C, or are young: for one file of tests they are too much.
+// sequences of elements, attributes, and patterns. Complete validators wrap a library
+// in C, or are young: for one test file they are too much.
 type schema struct {
 	elements, types map[string]node // those that others name
 	patterns        map[string]*regexp.Regexp
@@ -75,20 +75,20 @@ func readSchema(t *testing.T, file string) schema {
 	return s
 }
 
-// mustBeKnown fails where a schema says what would not be looked at.
+// mustBeKnown fails if a schema has a rule that validate would ignore.
 func mustBeKnown(t *testing.T, n node) {
 	t.Helper()
 	known := []string{"schema", "simpleType", "restriction", "pattern", "complexType", "attribute", "element",
 		"sequence"}
 	if !slices.Contains(known, n.XMLName.Local) {
-		t.Fatalf("the schema has xs:%s, which is not looked at here", n.XMLName.Local)
+		t.Fatalf("the schema has xs:%s, which validate does not support", n.XMLName.Local)
 	}
 	for _, child := range n.Children {
 		mustBeKnown(t, child)
 	}
 }
 
-// validate says what is wrong with a document, in the order of its elements.
+// validate returns the errors in a document, in the order of its elements.
 func (s schema) validate(document []byte) []string {
 	var root node
 	if err := xml.Unmarshal(document, &root); err != nil {
@@ -111,7 +111,7 @@ func (s schema) element(n, declared node) []string {
 	if !isText && strings.TrimSpace(n.Text) != "" {
 		wrong = append(wrong, n.XMLName.Local+" has text")
 	}
-	left := n.Children
+	children := n.Children
 	for _, sequence := range kind.all("sequence") {
 		for _, particle := range sequence.all("element") {
 			if ref := particle.attr("ref"); ref != "" {
@@ -120,8 +120,8 @@ func (s schema) element(n, declared node) []string {
 				particle.Attrs = append(limits, particle.Attrs...)
 			}
 			count := 0
-			for ; len(left) > 0 && left[0].XMLName.Local == particle.attr("name"); left = left[1:] {
-				wrong = append(wrong, s.element(left[0], particle)...)
+			for ; len(children) > 0 && children[0].XMLName.Local == particle.attr("name"); children = children[1:] {
+				wrong = append(wrong, s.element(children[0], particle)...)
 				count++
 			}
 			if count == 0 && particle.attr("minOccurs") != "0" ||
@@ -130,32 +130,32 @@ func (s schema) element(n, declared node) []string {
 			}
 		}
 	}
-	if len(left) > 0 {
-		wrong = append(wrong, fmt.Sprintf("%s has a %s there", n.XMLName.Local, left[0].XMLName.Local))
+	if len(children) > 0 {
+		wrong = append(wrong, fmt.Sprintf("%s has a %s there", n.XMLName.Local, children[0].XMLName.Local))
 	}
 	return wrong
 }
 
 func (s schema) attributes(n, kind node) []string {
 	var wrong []string
-	left := map[string]string{}
+	attributes := map[string]string{}
 	for _, a := range n.Attrs {
-		left[a.Name.Local] = a.Value
+		attributes[a.Name.Local] = a.Value
 	}
 	for _, a := range kind.all("attribute") {
-		value, found := left[a.attr("name")]
-		delete(left, a.attr("name"))
+		value, found := attributes[a.attr("name")]
+		delete(attributes, a.attr("name"))
 		if !found && a.attr("use") == "required" || found && !s.patterns[a.attr("type")].MatchString(value) {
 			wrong = append(wrong, fmt.Sprintf("%s has %s=%q", n.XMLName.Local, a.attr("name"), value))
 		}
 	}
-	if len(left) > 0 {
-		wrong = append(wrong, fmt.Sprintf("%s has other attributes: %v", n.XMLName.Local, left))
+	if len(attributes) > 0 {
+		wrong = append(wrong, fmt.Sprintf("%s has other attributes: %v", n.XMLName.Local, attributes))
 	}
 	return wrong
 }
 
-// TestSchemaRefuses what is wrong, each in its way: else it would prove nothing.
+// TestSchemaRefuses checks that the schema refuses each kind of invalid document.
 func TestSchemaRefuses(t *testing.T) {
 	const head, foot = `<testsuites name="a" tests="1" failures="0" errors="0"><testsuite name="a" tests="1" failures="0" errors="0" skipped="0">`, `</testsuite></testsuites>`
 	junit := readSchema(t, "testdata/junit.xsd")
@@ -182,7 +182,7 @@ func TestSchemaRefuses(t *testing.T) {
 		head + foot: "",
 	} {
 		if got := strings.Join(junit.validate([]byte(text)), ", "); got != want {
-			t.Errorf("of %s it says %q, want %q", text, got, want)
+			t.Errorf("%s: got errors %q, want %q", text, got, want)
 		}
 	}
 }

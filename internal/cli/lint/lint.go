@@ -45,22 +45,22 @@ type lintFlags struct {
 
 	rehearsal   rehearsalFlags
 	isRehearsed bool // --rehearse is set
-	isRehearsal bool // the verb is rehearse: only what the rehearsal has shown is reported
+	isRehearsal bool // the verb is rehearse: only findings of the rehearsal are reported
 }
 
 const lintHelp = `Check the manifests of a release for mistakes: files that can't be read, deletes that
 would not happen or would delete too much, file names that mean another order, objects
 that an API server refuses. With --previous, also check the update from the previous
-release: objects left behind, tombstones that should be gone, fields that can't be
+release: objects left behind, outdated tombstones, fields that can't be
 changed.
 
 All manifests are checked, whatever cluster they are for, unless a filter such as
 --profile chooses some. "runlevel explain RULE" prints what a rule means and how to fix
-what it finds.
+its findings.
 
 ` + core.ComponentHelp + `
-Only what is wrong with the component's files is reported, and what the change
-causes in others. Without --previous, RELEASE is the previous release.
+Only findings in the component's files are reported, and those that the change
+causes in other files. Without --previous, RELEASE is the previous release.
 
 To accept a finding for good, write a comment into the manifest,
   # runlevel:ignore RULE the reason
@@ -76,13 +76,13 @@ previous release can't be read, or for misuse.
 const lintExamples = `  # In the CI of a release
   runlevel lint ./release --previous registry.example/shop/release:1.3.0
 
-  # In the CI of a component: is its pull request all right in that release?
+  # In the CI of a component: is its pull request valid in that release?
   runlevel lint ./manifests --component web --into registry.example/shop/release:1.4.0
 
   # For a code host that shows findings beside the change
   runlevel lint ./release -o sarif > runlevel.sarif
 
-  # Begin with a release that has findings, and see to it that there are no more
+  # Start with a release that has findings, and allow no new ones
   runlevel lint ./release --baseline .runlevel-baseline --write-baseline
   runlevel lint ./release --baseline .runlevel-baseline
 
@@ -111,7 +111,7 @@ func New(streams core.Streams) *cobra.Command {
 	f.addReportFlags(command)
 	flags := command.Flags()
 	flags.BoolVar(&f.isRehearsed, "rehearse", false,
-		"also try the update on a control plane that is thrown away: see \"runlevel rehearse\"")
+		"also try the update on a temporary control plane: see \"runlevel rehearse\"")
 	f.rehearsal.add(command)
 	flags.StringVar(&f.previous, "previous", "", "the SOURCE of the previous release, to check the update as well")
 	flags.StringVar(&f.previousVersion, "previous-version", "",
@@ -128,13 +128,13 @@ func (f *lintFlags) addReportFlags(command *cobra.Command) {
 	flags.StringVar(&f.config, "config", "",
 		"the file with accepted findings and settings (default: "+lintConfigFile+", if it exists)")
 	flags.StringVar(&f.kubernetes, "kubernetes-version", "",
-		"the Kubernetes that the release is for, as in 1.34 (default: the newest that is known)")
+		"the Kubernetes version of the release, as in 1.34 (default: the newest known version)")
 	flags.StringSliceVar(&f.off, "off", nil, "rules to turn off")
-	flags.BoolVar(&f.suppressed, "show-ignored", false, "list what is ignored, too, with the reasons (in text)")
+	flags.BoolVar(&f.suppressed, "show-ignored", false, "also list ignored findings, with the reasons (in text)")
 	flags.BoolVar(&f.all, "all", false,
-		"list every finding; else many with one cause are listed once (in text, and for GitHub)")
+		"list every finding, even if many have the same cause (in text, and for GitHub)")
 	core.AddChoice(command, &f.failOn, "fail-on",
-		"the mildest finding that gives exit code 1: error, warning, info or never", lint.Error, lint.Warning,
+		"the lowest severity for exit code 1: error, warning, info or never", lint.Error, lint.Warning,
 		lint.Info, never)
 	_ = command.RegisterFlagCompletionFunc("off", core.CompleteList(ruleIDs()))
 }

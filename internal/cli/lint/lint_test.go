@@ -55,9 +55,9 @@ func writeOddRelease(t *testing.T) {
 		"ignore: [{rule: no-namespace, reason: <b>it</b>}, {rule: nope}, {rule: duplicate, reason: x}]\n")
 }
 
-// TestJUnit validates reports against the schema of what CI servers take, and counts
-// what is in them: of good releases and of bad ones, of errors, warnings and rules that
-// could not look, and of names that are odd.
+// TestJUnit validates reports against the schema of CI servers, and counts
+// their elements: for valid and invalid releases, for errors, warnings and rules that were
+// skipped, and for unusual names.
 func TestJUnit(t *testing.T) {
 	stories, err := filepath.Abs("../../../examples/removals")
 	if err != nil {
@@ -102,14 +102,14 @@ func TestJUnit(t *testing.T) {
 			t.Errorf("%v: %d rules failed, %d are skipped, %d have other findings; want %d, %d, %d", test.args, failed,
 				skipped, texts, test.failed, test.skipped, test.hasText)
 		}
-		said := []string{suite.attr("tests"), suite.attr("failures"), suite.attr("skipped"), suites.attr("tests"),
+		counts := []string{suite.attr("tests"), suite.attr("failures"), suite.attr("skipped"), suites.attr("tests"),
 			suites.attr("failures")}
 		tests := len(suite.Children)
-		if want := fmt.Sprint([]int{tests, failed, skipped, tests, failed}); fmt.Sprint(said) != want {
-			t.Errorf("%v: it says %v tests, failures and skipped, want %s", test.args, said, want)
+		if want := fmt.Sprint([]int{tests, failed, skipped, tests, failed}); fmt.Sprint(counts) != want {
+			t.Errorf("%v: got %v tests, failures and skipped, want %s", test.args, counts, want)
 		}
 		if again := lintJUnit(t, test.args); !bytes.Equal(report, again) {
-			t.Errorf("%v: the same findings make another report", test.args)
+			t.Errorf("%v: the same findings result in another report", test.args)
 		}
 	}
 }
@@ -125,8 +125,8 @@ func lintJUnit(t *testing.T, args []string) []byte {
 	return out.Bytes()
 }
 
-// TestGitHubCommands: whatever a name holds, a finding is one command, and a property
-// ends where it should.
+// TestGitHubCommands checks that each finding is one command with intact properties, for any
+// characters in a name.
 func TestGitHubCommands(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "odd/0000_50_web_01 a:b,c%d\n::error::e.yaml", "apiVersion: v1\nkind: \"Config\\eMap\"\n")
@@ -141,7 +141,7 @@ func TestGitHubCommands(t *testing.T) {
 	}
 	want := strings.Join(commands, "\n") + "\n2 errors, 0 warnings, 0 notes\nnot checked"
 	if !strings.HasPrefix(out.String(), want) {
-		t.Errorf("it prints\n%s\nwant\n%s", out.String(), want)
+		t.Errorf("got output\n%s\nwant\n%s", out.String(), want)
 	}
 }
 

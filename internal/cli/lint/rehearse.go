@@ -38,31 +38,31 @@ type rehearsalFlags struct {
 	unknown   string
 }
 
-const rehearseHelp = `Try a release for real before there is one: install OLD on a control plane that is
-thrown away afterwards, update it to NEW, apply NEW again, and report what was refused, what
-did not become ready, what was left behind, which deletes did not end, what a second apply
-changes, and which pods the update replaces. Without OLD, NEW is installed. With --from or
---from-cluster, the rehearsal begins with what a cluster has of the release: see "runlevel snapshot".
+const rehearseHelp = `Try an update before it is released: install OLD on a temporary control plane, update it
+to NEW, apply NEW again, and report objects that were refused, did not become ready or were
+left behind, deletes that did not end, changes by the second apply, and pods that the update
+replaces. Without OLD, NEW is installed. With --from or --from-cluster, the rehearsal starts
+from the state of a release on a cluster: see "runlevel snapshot".
 
-A failure hides no other: what comes after it is tried all the same. Findings have the rules,
-the formats, the comments that ignore them and the exit codes of "runlevel lint", which finds
-them too with --rehearse.
+After a failure, the rehearsal continues with the next step. Findings have the rules, the
+formats, the comments that ignore them and the exit codes of "runlevel lint", which reports
+them, too, with --rehearse.
 
 The control plane is that of "runlevel sandbox": the programs are found, or built once, which
 takes minutes. No container runs: Deployments roll out and Jobs complete, webhooks are not called,
-and custom resources are not awaited unless --ready says what their controllers report. With
---real-nodes, containers run (Linux, as root). What a release expects from elsewhere is given by --with,
-or made, and reported: definitions, Namespaces, classes.
+and custom resources are not awaited unless --ready has the status of their controllers. With
+--real-nodes, containers run (Linux, as root). Definitions, Namespaces and classes that the release
+requires come from --with, or are created and reported.
 
 Exit codes: 0 when no finding is as severe as --fail-on, 1 when one is, 2 for misuse, a release
 that can't be read, a control plane that does not start, or a rehearsal that can't be finished.
 
 ` + core.SourceHelp
 
-const rehearseExamples = `  # What will an update do?
+const rehearseExamples = `  # Try an update
   runlevel rehearse registry.example/shop:1.4.0 ./release
 
-  # What a cluster was last updated to, from the copy that is kept there
+  # From the last applied version, whose copy is on the cluster
   runlevel rehearse shop@ ./release
 
   # The update of a cluster as it is
@@ -79,7 +79,7 @@ func NewRehearse(streams core.Streams) *cobra.Command {
 	f := lintFlags{failOn: lint.Error, isRehearsal: true}
 	command := &cobra.Command{
 		Use:               "rehearse [OLD] NEW",
-		Short:             "Try an update on a control plane that is thrown away",
+		Short:             "Try an update on a temporary control plane",
 		Long:              rehearseHelp,
 		Example:           rehearseExamples,
 		Args:              cobra.RangeArgs(1, 2),
@@ -106,25 +106,25 @@ func NewRehearse(streams core.Streams) *cobra.Command {
 func (f *rehearsalFlags) add(command *cobra.Command) {
 	f.standard, f.unknown = ready.Full, "refuse"
 	core.AddChoice(command, &f.standard, "wait",
-		"ready: every object must become ready; upstream: only what the cluster-version operator waits for", ready.Full,
+		"ready: every object must become ready; upstream: wait as the cluster-version operator does", ready.Full,
 		ready.Upstream)
 	core.AddChoice(command, &f.unknown, "unknown-fields",
 		"what to do with fields that the API server does not know: refuse the object, or drop them with a warning",
 		"refuse", "drop")
 	flags := command.Flags()
 	flags.StringArrayVar(&f.with, "with", nil,
-		"a SOURCE to install before, for what the release expects from elsewhere: definitions, Namespaces, classes; "+
+		"a SOURCE to install first, with the objects that the release requires: definitions, Namespaces, classes; "+
 			"may be repeated")
 	flags.StringVar(&f.from, "from", "",
-		"the file of \"runlevel snapshot\" to begin with, instead of an install of OLD")
+		"start from this file of \"runlevel snapshot\" instead of installing OLD")
 	flags.StringVar(&f.cluster, "from-cluster", "",
-		"the name of a release on the cluster to begin with as it is there, instead of an install of OLD")
+		"start from the live state of this release on the cluster instead of installing OLD")
 	flags.StringArrayVar(&f.ready, "ready", nil,
-		"the status that makes custom resources ready whose controller does not run, as KIND.GROUP=CONDITION, "+
-			"KIND.GROUP={phase: Ready}, or a file with a mapping of them; may be repeated")
-	flags.BoolVar(&f.down, "down", false, "uninstall the release at the end, and report what is left")
+		"the status that makes custom resources ready without their controller, as KIND.GROUP=CONDITION, "+
+			"KIND.GROUP={phase: Ready}, or a file that maps kinds to a status; may be repeated")
+	flags.BoolVar(&f.down, "down", false, "uninstall the release at the end, and report remaining objects")
 	flags.DurationVar(&f.patience, "patience", rehearse.DefaultPatience,
-		"how long an object is tried, and may take until it is ready")
+		"how long to retry each object, and to wait until it is ready")
 	flags.IntVar(&f.nodes, "nodes", 3, "the number of simulated nodes")
 	flags.IntVar(&f.realNodes, "real-nodes", 0,
 		"the number of nodes that run containers, instead of simulated ones (Linux, as root)")
@@ -188,7 +188,7 @@ func addReady(rules rehearse.ReadyRules, rule string) error {
 	return nil
 }
 
-// rehearse rehearses the input of lint, and adds what that has shown.
+// rehearse rehearses the input of lint, and adds its findings to the input.
 func (f *lintFlags) rehearse(ctx context.Context, input *lint.Input, progress io.Writer) (*RehearsalInfo, error) {
 	options, err := f.options(ctx, progress)
 	if err != nil {
@@ -222,12 +222,12 @@ func (f *lintFlags) rehearse(ctx context.Context, input *lint.Input, progress io
 	}, nil
 }
 
-// readSnapshot returns what to begin with, from a file or a cluster; nil if that is the install of the old release.
+// readSnapshot returns the initial state from a file or a cluster; nil if the rehearsal installs the old release.
 func (f *lintFlags) readSnapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	r := f.rehearsal
 	switch {
 	case r.from != "" && r.cluster != "":
-		return nil, core.Misusef("--from and --from-cluster both say what to begin with: give one of them")
+		return nil, core.Misusef("--from and --from-cluster can't be used together")
 	case r.cluster != "":
 		return core.TakeSnapshot(ctx, &f.cluster, r.cluster)
 	case r.from == "":
@@ -258,7 +258,7 @@ func named(release *payload.Payload, name string) *payload.Payload {
 	return &with
 }
 
-// A RehearsalInfo is what a report has of a rehearsal beside its findings.
+// A RehearsalInfo is the part of a report that describes a rehearsal besides its findings.
 type RehearsalInfo struct {
 	Kubernetes   string           `json:"kubernetes"`
 	StartSeconds float64          `json:"startSeconds"`
@@ -272,8 +272,8 @@ func (i *RehearsalInfo) text() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "rehearsed on Kubernetes %s, ready after %.1f s\n", i.Kubernetes, i.StartSeconds)
 	if i.asked != "" && !strings.Contains(i.Kubernetes, i.asked) {
-		fmt.Fprintf(&text, "  not on %s: the control plane can't behave as that version, so what it no longer has, "+
-			"or has not yet, is not found\n", i.asked)
+		fmt.Fprintf(&text, "  not on %s: the control plane can't behave as that version, so the rehearsal does "+
+			"not find APIs that it removes or lacks\n", i.asked)
 	}
 	for _, stage := range i.Stages {
 		fmt.Fprintf(&text, "  %s: %s in %.1f s", stage.Name, printable.Count(stage.Objects, "object"), stage.Seconds)
@@ -289,7 +289,7 @@ func (i *RehearsalInfo) text() string {
 	return text.String()
 }
 
-// onlyRehearsal turns off the rules that a rehearsal does not answer, but for those of files that can't be read.
+// onlyRehearsal turns off all rules except those of a rehearsal and of unreadable files.
 func onlyRehearsal(config lint.Config) lint.Config {
 	severities := maps.Clone(config.Severities)
 	for _, rule := range lint.Rules() {

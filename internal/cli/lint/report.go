@@ -48,13 +48,13 @@ func newLintReport(result *lint.Result, paths lintPaths, rehearsal *RehearsalInf
 	return report
 }
 
-// causeOf returns a key that is the same for findings with one cause.
+// causeOf returns a key, which is equal for findings with the same cause.
 func causeOf(f lint.Finding) string {
 	return strings.Join([]string{f.Rule, string(f.Severity), string(f.In), strings.ReplaceAll(f.Message, f.Object, "")},
 		"\n")
 }
 
-// folds returns the findings to print: all of them, or the first of many with one cause.
+// folds returns the findings to print: all findings, or the first of many with the same cause.
 func folds(findings []lint.Finding, all bool) []core.Folded[lint.Finding] {
 	if !all {
 		return core.Fold(findings, causeOf)
@@ -70,18 +70,18 @@ func folds(findings []lint.Finding, all bool) []core.Folded[lint.Finding] {
 func others(findings []lint.Finding) string {
 	var places []string
 	for _, f := range findings {
-		where := f.File
+		place := f.File
 		if f.Line > 0 {
-			where += fmt.Sprintf(":%d", f.Line)
+			place += fmt.Sprintf(":%d", f.Line)
 		}
-		places = append(places, printable.Line(where))
+		places = append(places, printable.Line(place))
 	}
 	return fmt.Sprintf("and %d more like it, which --all lists: %s", len(findings),
 		printable.Few(places, core.MostFiles))
 }
 
-// text writes a line for each finding, or for each cause of many unless all are to be listed, and the
-// summary.
+// text writes a line for each finding, and the summary. Unless all is set, it writes one line for many
+// findings with the same cause.
 func (r LintReport) text(out io.Writer, all, showSuppressed bool) error {
 	var text strings.Builder
 	line := func(f lint.Finding) {
@@ -136,7 +136,7 @@ func (r LintReport) summary() string {
 			printable.Line(fmt.Sprintf("%s in %s (%d)", kind.Kind, kind.APIVersion, kind.Count)))
 	}
 	if len(unchecked) > 0 {
-		fmt.Fprintf(&text, "not checked, as nothing here has their schemas: %s: \"runlevel rehearse\" asks an API "+
+		fmt.Fprintf(&text, "not checked, because their schemas are unknown: %s: \"runlevel rehearse\" asks an API "+
 			"server, \"runlevel gate\" a cluster\n", printable.Few(unchecked, maxUnchecked))
 	}
 	return text.String()

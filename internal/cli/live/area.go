@@ -43,7 +43,7 @@ func (s *Area) Size() (width, height int) {
 func (s *Area) Draw(render func(width, some int) []string) error {
 	width, height := s.Size()
 	lines := render(width, max(height/2, 1))
-	return s.replace(fitting(lines, width, height-1), width, height) // the cursor has a line of its own
+	return s.replace(fitting(lines, width, height-1), width, height) // the last line is for the cursor
 }
 
 // replace replaces the lines with lines that fit the screen. If the terminal may have garbled the screen, it draws all
@@ -91,8 +91,8 @@ func fitting(lines []string, width, height int) []string {
 	case len(short) <= height || height < 2:
 		return short[:min(len(short), max(height, 1))]
 	default:
-		left := len(short) - height + 1
+		hidden := len(short) - height + 1
 		return append(short[:height-1],
-			cut(fmt.Sprintf("and %d more lines, for which the screen has no room", left), width))
+			cut(fmt.Sprintf("and %d more lines that do not fit on the screen", hidden), width))
 	}
 }

@@ -43,32 +43,32 @@ func drawn(t *testing.T, width, height int, texts ...string) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-// copyUntil copies what is written to a terminal, up to a text that ends it.
-func copyUntil(t *testing.T, terminal vt10x.Terminal, from *os.File, end byte) {
+// copyUntil copies the output of a file to a terminal, up to an end byte.
+func copyUntil(t *testing.T, terminal vt10x.Terminal, source *os.File, end byte) {
 	t.Helper()
-	text, err := bufio.NewReader(from).ReadString(end)
+	text, err := bufio.NewReader(source).ReadString(end)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprint(terminal, strings.TrimSuffix(text, string(end)))
 }
 
-func TestAStillIsDrawnInItsPlace(t *testing.T) {
+func TestRedrawReplacesLines(t *testing.T) {
 	for name, c := range map[string]struct {
 		width, height int
 		texts         []string
 		want          string
 	}{
-		"another text, what was above stays": {40, 10, []string{"one\ntwo\nthree", "four\nfive"},
+		"another text, earlier lines stay": {40, 10, []string{"one\ntwo\nthree", "four\nfive"},
 			"$ runlevel\nfour\nfive"},
 		"a longer text": {40, 10, []string{"one", "two\nthree"}, "$ runlevel\ntwo\nthree"},
 		"a long line is wrapped": {30, 10, []string{"one", "a line that is longer than the screen\nend"},
 			"$ runlevel\na line that is longer than\n  the screen\nend"},
-		"a long line is cut for want of room": {30, 4,
+		"a long line without room is cut": {30, 4,
 			[]string{"a line that is longer than the screen\nb\nc", "a line that is longer than the screen\nd\ne"},
 			"a line that is longer than th…\nd\ne"},
-		"what there is no room for is not lost": {60, 4, []string{"a\nb\nc\nd\ne", "f\ng\nh\ni\nj"},
-			"f\ng\nand 3 more lines, for which the screen has no room"},
+		"lines without room are counted": {60, 4, []string{"a\nb\nc\nd\ne", "f\ng\nh\ni\nj"},
+			"f\ng\nand 3 more lines that do not fit on the screen"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := drawn(t, c.width, c.height, c.texts...); got != c.want {

@@ -31,8 +31,8 @@ func label(l progress.Level) string {
 	return "level " + printable.Line(l.Name)
 }
 
-// levelLines renders the levels in at most room lines. If there is no room for all levels, those that are done and
-// those to come are summed up, except the ones next to running levels.
+// levelLines renders the levels in at most room lines. If there is no room for all levels, it sums up completed
+// and future levels, except those next to running ones.
 func (p page) levelLines(width, room int) []string {
 	rows := p.Levels
 	shown := choose(rows, room)
@@ -93,7 +93,7 @@ func omitted(rows []progress.Level, shown []int) (texts []string) {
 	return texts
 }
 
-// How many levels are shown beside the running ones, if there are many.
+// The number of levels to show besides the running ones, if there are many.
 const (
 	fewLevels = 12 // all are shown
 	doneShown = 3
@@ -116,7 +116,7 @@ func choose(rows []progress.Level, room int) []int {
 		case !row.IsDone() && row.IsBegun():
 			return 1
 		case i < first:
-			return 2 * (1 + first - i) // a finished level counts as twice as far as a level to come
+			return 2 * (1 + first - i) // the distance of a finished level is twice that of a future level
 		default:
 			return 2 + i - first
 		}

@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write the screens of testdata again")
 
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// A film is a model, and how things go on with it.
+// A film is a model with the events that change it.
 type film struct {
 	*progress.Model
 	items []apply.Wait
@@ -56,7 +56,7 @@ func (f *film) screen(width, height int) string {
 	return live.Screen(f.Progress(), width, height)
 }
 
-// after lets some time pass, second by second, while nothing new is told but the waits.
+// after lets some time pass, second by second. Its only events are the waits.
 func (f *film) after(d time.Duration, waits ...apply.Event) *film {
 	for _, wait := range waits {
 		f.add(wait)
@@ -138,7 +138,7 @@ func waiting(item apply.Wait, since time.Duration, message string, why ...string
 	return about(item, apply.Event{Type: apply.Waiting, Message: message, Since: &then, Why: why})
 }
 
-// retrying is a wait for what has failed, and is tried again.
+// retrying is a wait for an object that failed and is retried.
 func retrying(wait apply.Event) apply.Event {
 	wait.IsRetry = true
 	return wait
@@ -292,7 +292,7 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// compare compares a screen with the one that is kept.
+// compare compares a screen with the one in a file.
 func compare(t *testing.T, file, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", file)
@@ -310,8 +310,7 @@ func compare(t *testing.T, file, got string) {
 	}
 }
 
-// Whatever the size, and whatever strangers write, lines stay in it and do nothing to the
-// terminal.
+// In every size and with hostile text, lines fit into the screen and do not control the terminal.
 func TestEverySizeFits(t *testing.T) {
 	nasty := few()
 	for i := range nasty {
@@ -320,7 +319,7 @@ func TestEverySizeFits(t *testing.T) {
 	f := start(progress.Intent{Title: "update of \x1b[2Jrelease\r\n漢字", Planned: planned(nasty), InOrder: true})
 	f.play(nasty[:6], time.Second)
 	f.add(about(nasty[5], apply.Event{Type: apply.Failing, Message: "漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字"}))
-	f.Delete(kinds.ID{Kind: "ConfigMap", Name: "gone"}, "held by \x1b[31m漢字")
+	f.Delete(kinds.ID{Kind: "ConfigMap", Name: "old"}, "held by \x1b[31m漢字")
 	f.after(2*time.Second, waiting(nasty[4], 0, "two\nlines\x1b[1A", "Pod a\x1b[2J: b", "  | \ttab\a"))
 	for _, scene := range []*film{f, crowded(), stuck()} {
 		for width := 1; width < 130; width += 3 {
@@ -340,8 +339,8 @@ func TestEverySizeFits(t *testing.T) {
 	}
 }
 
-// What runs, what failed and what is stuck is to be seen in the smallest of windows.
-func TestWhatMattersIsSeenInASmallWindow(t *testing.T) {
+// Running, failed and stuck objects are visible even in the smallest window.
+func TestSmallWindowShowsProblems(t *testing.T) {
 	screen := ansi.Strip(stuck().screen(40, 10))
 	for _, wanted := range []string{"update of", "1 failed", "2 waiting", "level 25", "running (2)", "25, api",
 		"failed (1)", "pending (1)", "shop/old"} {
@@ -351,8 +350,8 @@ func TestWhatMattersIsSeenInASmallWindow(t *testing.T) {
 	}
 }
 
-// With room left, what stops an apply is readable to its end, however narrow the window: of the
-// oldest wait also where many others wait.
+// If there is room, the complete cause of a blocked apply is visible even in a narrow window. The oldest
+// wait has its complete cause even among many waits.
 func TestCausesAreWrapped(t *testing.T) {
 	const message = `1 of 3 replicas are updated: pods "database-67f4c8d9b-" is forbidden: exceeded quota: compute-resources, requested: requests.cpu=500m, used: requests.cpu=4, limited: requests.cpu=4`
 	const why = `Pod shop/database-67f4c8d9b-x2x9k: container database can't pull image registry.example.com/shop/database:1.1.0: back-off pulling image "registry.example.com/shop/database:1.1.0": not found`
@@ -386,7 +385,7 @@ func TestCausesAreWrapped(t *testing.T) {
 				screen := ansi.Strip(f.after(2*time.Second, waits...).screen(width, 48))
 				for _, text := range c.shown {
 					if !strings.Contains(unspaced(screen), unspaced(text)) {
-						t.Errorf("not to be read to its end: %s\n%s", text, screen)
+						t.Errorf("the screen does not show the end of %s:\n%s", text, screen)
 					}
 				}
 			})
@@ -398,7 +397,7 @@ func TestCausesAreWrapped(t *testing.T) {
 func unspaced(text string) string { return strings.Join(strings.Fields(text), "") }
 
 // A wait is shown until it is over.
-func TestWaitsThatAreOverGo(t *testing.T) {
+func TestEndedWaitsDisappear(t *testing.T) {
 	items := few()
 	f := start(progress.Intent{Title: "update", Planned: planned(items), InOrder: true})
 	f.add(apply.Event{Type: apply.Began, Node: items[2].Node})
@@ -407,7 +406,7 @@ func TestWaitsThatAreOverGo(t *testing.T) {
 	sees := func(wanted bool) {
 		t.Helper()
 		if got := strings.Contains(f.screen(80, 24), "0 of 3 replicas"); got != wanted {
-			t.Errorf("the wait is seen: %t\n%s", got, f.screen(80, 24))
+			t.Errorf("the wait is visible: %t, want %t\n%s", got, wanted, f.screen(80, 24))
 		}
 	}
 	sees(true)
@@ -422,17 +421,17 @@ func TestDeletesAreFollowed(t *testing.T) {
 	f.Delete(few()[4].ID, "terminating for 25s, held by finalizer example.com/other")
 	if screen := ansi.Strip(f.screen(120, 40)); !strings.Contains(screen,
 		"pending (1)\n  ConfigMap shop/old: terminating for 25s, held by finalizer example.com/other\n") {
-		t.Errorf("the new holder is not told:\n%s", screen)
+		t.Errorf("the screen does not name the new holder:\n%s", screen)
 	}
 	f.Delete(few()[4].ID, "")
 	if screen := ansi.Strip(f.screen(120, 40)); strings.Contains(screen, "pending (") ||
 		!strings.Contains(screen, "deleted     ConfigMap shop/old") {
-		t.Errorf("it is gone:\n%s", screen)
+		t.Errorf("the screen does not show the deleted object:\n%s", screen)
 	}
 }
 
-// A hook that waits is shown as what it is: it is not tried again for having failed, and its object is still to come.
-func TestAScreenNamesHooks(t *testing.T) {
+// The screen shows a waiting hook as a hook, not as a retry after a failure, and its object as not applied yet.
+func TestScreenNamesHooks(t *testing.T) {
 	items := []apply.Wait{item("10", "web", "Deployment", "web")}
 	f := start(progress.Intent{Title: "update of release shop", Planned: planned(items), InOrder: true})
 	f.add(apply.Event{Type: apply.Began, Node: items[0].Node})
@@ -442,7 +441,7 @@ func TestAScreenNamesHooks(t *testing.T) {
 	for _, want := range []string{" 0/1, 1 waiting",
 		"waiting for 5s: pre hook of Deployment shop/web: pod web-pre runs"} {
 		if !strings.Contains(screen, want) {
-			t.Errorf("the screen does not say %q:\n%s", want, screen)
+			t.Errorf("the screen does not show %q:\n%s", want, screen)
 		}
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// left is what a screen says of the time that is left; "" if nothing.
-func (f *film) left() string {
+// timeLeft is the remaining time that a screen shows; "" if none.
+func (f *film) timeLeft() string {
 	head, _, _ := strings.Cut(ansi.Strip(f.screen(120, 10)), "\n")
 	return regexp.MustCompile(`about .* left`).FindString(head)
 }
 
-func TestTheTimeThatIsLeft(t *testing.T) {
+func TestTimeLeft(t *testing.T) {
 	items := many()
 	minute := map[string]time.Duration{} // for each level, by its slowest node
 	for _, item := range items {
@@ -33,7 +33,7 @@ func TestTheTimeThatIsLeft(t *testing.T) {
 			""},
 		"by the rate": {start(progress.Intent{Planned: planned(items), InOrder: true}).play(items[:307], 3*time.Second),
 			"about 3m00s left"},
-		"by the rate, but nothing happens any more": {
+		"by the rate, but nothing happens now": {
 			start(progress.Intent{Planned: planned(items)}).play(items[:307], 3*time.Second).after(6 * time.Second), "",
 		},
 		"too early for a rate": {start(progress.Intent{Planned: planned(items)}).play(items[:50], time.Second), ""},
@@ -41,7 +41,7 @@ func TestTheTimeThatIsLeft(t *testing.T) {
 			Planned: planned(items),
 			Before:  5 * time.Minute,
 		}).after(100 * time.Second), "about 3m20s left"},
-		"an install that is over": {start(progress.Intent{
+		"an install over time": {start(progress.Intent{
 			Planned: planned(items[:5]),
 			Before:  5 * time.Minute,
 		}).play(items[:5], time.Second).after(10 * time.Second), ""},
@@ -60,21 +60,21 @@ func TestTheTimeThatIsLeft(t *testing.T) {
 			Before:  time.Hour,
 			Nodes:   minute,
 		}).play(items[:598], time.Second), "about 20s left"},
-		"an update that is stuck": {
+		"a stuck update": {
 			stuck().after(time.Minute*3, waiting(few()[5], 5*time.Second, "0 of 1 replicas are available")), "",
 		},
-		"an update that is as fast as the last one": {stuck(), "about 1m50s left"},
+		"an update as fast as the last one": {stuck(), "about 1m50s left"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := c.film.left(); got != c.want {
-				t.Errorf("%q, want %q", got, c.want)
+			if got := c.film.timeLeft(); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
 // A wrong guess is corrected bit by bit.
-func TestTheTimeThatIsLeftDoesNotJump(t *testing.T) {
+func TestTimeLeftDoesNotJump(t *testing.T) {
 	items := many()
 	nodes := map[string]time.Duration{"level 10, frontend": 10 * time.Minute, "level 50, frontend": time.Minute}
 	f := start(progress.Intent{
@@ -83,18 +83,18 @@ func TestTheTimeThatIsLeftDoesNotJump(t *testing.T) {
 		Before:  11 * time.Minute,
 		Nodes:   nodes,
 	}).after(2 * time.Second)
-	if got := f.left(); got != "about 11m00s left" {
+	if got := f.timeLeft(); got != "about 11m00s left" {
 		t.Fatal(got)
 	}
 	for _, component := range []string{"database", "frontend", "monitoring"} { // far sooner than expected
 		f.add(apply.Event{Type: apply.Began, Node: "level 10, " + component})
 		f.add(apply.Event{Type: apply.Ended, Node: "level 10, " + component})
 	}
-	if got := f.after(time.Second).left(); got != "about 9m20s left" {
-		t.Errorf("after a second: %q", got)
+	if got := f.after(time.Second).timeLeft(); got != "about 9m20s left" {
+		t.Errorf("after a second: got %q", got)
 	}
-	if got := f.after(25 * time.Second).left(); got != "about 1m10s left" && got != "about 1m00s left" {
-		t.Errorf("after a while: %q", got)
+	if got := f.after(25 * time.Second).timeLeft(); got != "about 1m10s left" && got != "about 1m00s left" {
+		t.Errorf("after 26 seconds: got %q", got)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// A shownView is a view on a terminal, and what that shows.
+// A shownView is a view on a terminal, with its screen.
 type shownView struct {
 	*live.View
 	plan     progress.Intent
@@ -56,14 +56,13 @@ func (v *shownView) shows(t *testing.T, what string, isSo func(text string) bool
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-end:
-			t.Fatalf("never shown: %s\n%s", what, v.screen.String())
+			t.Fatalf("the screen does not show %s:\n%s", what, v.screen.String())
 		}
 	}
 }
 
-// Whatever is typed while a view is shown does not come into it, and what is typed afterwards is
-// shown again.
-func TestTypingDoesNotGarbleAView(t *testing.T) {
+// A view ignores keys, and the terminal shows keys again once the view is closed.
+func TestTypingDoesNotGarbleView(t *testing.T) {
 	view := showView(t)
 	view.shows(t, "the view", func(text string) bool { return strings.Contains(text, "level 10") })
 	if _, err := view.keyboard.WriteString("typed\r\r\rtyped\r"); err != nil {
@@ -75,19 +74,19 @@ func TestTypingDoesNotGarbleAView(t *testing.T) {
 			strings.Count(text, "level 10") == 1
 	})
 	if text := view.screen.String(); strings.Contains(text, "typed") {
-		t.Errorf("what was typed is shown:\n%s", text)
+		t.Errorf("the view shows typed keys:\n%s", text)
 	}
 	view.Stop()
 	if _, err := view.keyboard.WriteString("afterwards"); err != nil {
 		t.Fatal(err)
 	}
-	view.shows(t, "what is typed when it is over", func(text string) bool {
+	view.shows(t, "keys after the view", func(text string) bool {
 		return strings.Contains(text, "afterwards")
 	})
 }
 
-// After Ctrl-Z the shell writes to the terminal. When the program goes on, all is drawn again.
-func TestAViewThatGoesOnIsDrawnAnew(t *testing.T) {
+// After Ctrl-Z the shell writes to the terminal. When the program continues, it draws the whole view again.
+func TestViewIsRedrawnAfterStop(t *testing.T) {
 	view := showView(t)
 	defer view.Stop()
 	fmt.Fprintln(view, "a line that stays")
@@ -95,7 +94,7 @@ func TestAViewThatGoesOnIsDrawnAnew(t *testing.T) {
 		return strings.Contains(text, "level 10") && strings.Contains(text, "a line that stays")
 	})
 	fmt.Fprint(view.terminal, "\r\n[1]+ Stopped\r\n$ fg\r\n")
-	view.shows(t, "what the shell says", func(text string) bool { return strings.Contains(text, "$ fg") })
+	view.shows(t, "the output of the shell", func(text string) bool { return strings.Contains(text, "$ fg") })
 	self, err := os.FindProcess(os.Getpid())
 	if err != nil {
 		t.Fatal(err)

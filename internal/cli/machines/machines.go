@@ -1,7 +1,7 @@
 // Package machines has the verb that lists machines, and the verb that previews a rollout of them.
 //
-// It prints what packages overview and rolloutpreview of internal/machines have found. It changes nothing, and handles
-// no machine.
+// It prints the results of packages overview and rolloutpreview of internal/machines. It changes nothing, and has no
+// logic for machines.
 //
 // New is the call to start from: it returns the verb machines.
 package machines
@@ -50,11 +50,11 @@ The command changes nothing, and it also works on clusters whose machines OpenSh
 Objects that you may not read are shown as not known. "runlevel why machine/NAME" explains one
 machine, and shows what you can do.
 
-SINCE is the time in the phase. A hook whose owner was uninstalled looks like any other: a machine
-that it has held for a long time is a sign of that.
+SINCE is the time in the phase. The list can't show whether the owner of a hook was uninstalled: a hook
+that has held a machine for a long time may be a sign of that.
 
---watch shows the machines again whenever something has changed, until Ctrl-C. On a terminal, it updates the list
-in place; otherwise it prints each machine or control plane that has changed on a line, with the phase "Gone"
+--watch shows the machines again after each change, until Ctrl-C. On a terminal, it updates the list
+in place; otherwise it prints a line for each changed machine or control plane, with the phase "Gone"
 after its deletion; with -o json it prints a machine as a value on a line. It continues while the API server does
 not respond, and reports that.
 
@@ -84,7 +84,7 @@ func New(streams core.Streams) *cobra.Command {
 	var f listFlags
 	command := &cobra.Command{
 		Use:               "machines [NAME...]",
-		Short:             "List machines, and what holds those that are being deleted",
+		Short:             "List machines, and the hooks that hold deleted ones",
 		Long:              machinesHelp,
 		Example:           machinesExamples,
 		Args:              cobra.ArbitraryArgs,
@@ -100,7 +100,7 @@ func New(streams core.Streams) *cobra.Command {
 	flags.StringVarP(&f.query.Namespace, "namespace", "n", "",
 		"only the machines of this namespace (default: all namespaces)")
 	flags.BoolVar(&f.query.OnlyDeleting, "deleting", false, "only machines that are being deleted")
-	flags.BoolVarP(&f.watch, "watch", "w", false, "show them again whenever something has changed, until Ctrl-C")
+	flags.BoolVarP(&f.watch, "watch", "w", false, "show the machines again after each change, until Ctrl-C")
 	_ = command.RegisterFlagCompletionFunc("namespace", f.completeNamespaces)
 	command.AddCommand(newPlan(streams))
 	return command

@@ -29,11 +29,11 @@ type planFlags struct {
 	authority string
 }
 
-const planHelp = `Preview what a changed MachineDeployment of Cluster API does to its machines: which are updated in place,
-which are replaced and why, and in which order. The command changes nothing.
+const planHelp = `Preview the effects of a changed MachineDeployment of Cluster API on its machines: which are updated in
+place, which are replaced and why, and in which order. The command changes nothing.
 
 -f names a file with the wanted MachineDeployment. Further documents of the file are the templates that it names
-and that do not exist on the cluster yet. Extensions are asked whether they can do the change: those of the
+and that do not exist on the cluster yet. The preview asks extensions whether they support the change: those of the
 cluster's ExtensionConfigs, or the extension of --extension, which must be reachable from here.
 
 For a ControlPlaneMachineSet or a RunlevelControlPlane (rcp), the preview shows which machines of the control
@@ -85,7 +85,7 @@ func newPlan(streams core.Streams) *cobra.Command {
 		"the namespace of the object (default: that in NEW, or else default)")
 	flags.StringVarP(&f.file, "filename", "f", "", "the file with the wanted object, or - for standard input")
 	flags.StringVar(&f.extension, "extension", "",
-		"the https URL of an extension that is asked instead of those of ExtensionConfigs")
+		"the https URL of an extension to ask instead of those in ExtensionConfigs")
 	flags.StringVar(&f.authority, "extension-ca", "",
 		"the file with the CA of the certificate of --extension, as PEM (default: the system's)")
 	return command

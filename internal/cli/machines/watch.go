@@ -19,8 +19,8 @@ import (
 // watchInterval is the shortest interval at which watched machines are listed.
 const watchInterval = time.Second
 
-// phaseGone is the phase that is printed once a watched machine was deleted.
-const phaseGone = "Gone"
+// phaseDeleted is the printed phase of a watched machine after its deletion.
+const phaseDeleted = "Gone"
 
 // A machineWatch prints machines when they have changed.
 type machineWatch struct {
@@ -107,7 +107,7 @@ func (w *machineWatch) printChanges(list *overview.Listing) error {
 			continue
 		}
 		delete(w.machines, id)
-		m.Phase, m.Stage, m.Holds, m.Later, m.Unknown = phaseGone, "", nil, nil, nil
+		m.Phase, m.Stage, m.Holds, m.Later, m.Unknown = phaseDeleted, "", nil, nil, nil
 		m.Since = w.cluster.Now()
 		changed = append(changed, m)
 	}
@@ -153,7 +153,7 @@ func (w *machineWatch) changedControlPlanes(list *overview.Listing) []string {
 		delete(w.controlPlanes, id)
 		if !hidesUnselected {
 			lines = append(lines,
-				printable.Line(fmt.Sprintf("%s %s/%s: %s", id.Kind, id.Namespace, id.Name, phaseGone)))
+				printable.Line(fmt.Sprintf("%s %s/%s: %s", id.Kind, id.Namespace, id.Name, phaseDeleted)))
 		}
 	}
 	return lines

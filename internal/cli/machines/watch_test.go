@@ -12,8 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/overview"
 )
 
-// newWatch returns a watch of machines, as text, without a terminal.
-// newWatch returns a watch that prints to a buffer, with a cluster that is not asked.
+// newWatch returns a watch of machines that prints text to a buffer, and sends no request to its cluster.
 func newWatch(t *testing.T, out *bytes.Buffer) *machineWatch {
 	c, err := cluster.Connect(&rest.Config{Host: "https://example.com"})
 	if err != nil {
@@ -44,11 +43,11 @@ func TestWatchKeepsUnlistedMachines(t *testing.T) {
 	alone := first
 	alone.Unlisted = []string{overview.ClusterAPIKind.Group}
 	show(alone)
-	if strings.Contains(out.String(), phaseGone) {
+	if strings.Contains(out.String(), phaseDeleted) {
 		t.Errorf("a machine is reported as deleted:\n%s", &out)
 	}
 	show(first)
-	if count := strings.Count(out.String(), phaseGone); count != 1 {
+	if count := strings.Count(out.String(), phaseDeleted); count != 1 {
 		t.Errorf("%d machines are reported as deleted, want 1:\n%s", count, &out)
 	}
 }
@@ -67,7 +66,7 @@ func TestWatchReportsDeletedControlPlanes(t *testing.T) {
 		}
 	}
 	const line = "RunlevelControlPlane shop/plane: Active, ; 0 desired, 0 updated, 0 ready\n"
-	const want = line + "RunlevelControlPlane shop/plane: " + phaseGone + "\n" + line
+	const want = line + "RunlevelControlPlane shop/plane: " + phaseDeleted + "\n" + line
 	if got := out.String(); got != want {
 		t.Errorf("printed:\n%swant:\n%s", got, want)
 	}

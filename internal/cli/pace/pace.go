@@ -6,7 +6,7 @@
 // is initialized. Go initializes packages in the order of their paths, as soon as their imports are
 // initialized: this package comes before those below k8s.io, as long as it has no further imports.
 //
-// Tight is the call to start from, for programs that are to stay small.
+// Tight is the call to start from, for programs that have to stay small.
 package pace
 
 import (
@@ -17,8 +17,8 @@ import (
 	"sync/atomic"
 )
 
-// The heap may have smallHeap bytes without a collection, or grow by a percentage if that is more:
-// that of Go, or a smaller one.
+// The heap may grow to smallHeap bytes without a collection, or by a percentage if this is more:
+// the percentage of Go, or a smaller one.
 const (
 	smallHeap    = 30 << 20
 	usualGrowth  = 100
@@ -26,7 +26,7 @@ const (
 	leastCounted = 4 << 20 // the lower bound of bytes in use
 )
 
-// growth is the percentage by which a heap that is not small may grow.
+// growth is the percentage by which a large heap may grow.
 var growth = start()
 
 // Tight keeps a large heap from growing by more than a third of the bytes in use. A memory limit of

@@ -21,7 +21,7 @@ func TestPercent(t *testing.T) {
 	}
 }
 
-// What is done after a round of the garbage collector is done after each.
+// afterEachRound runs its function after each round of the garbage collector.
 func TestAfterEachRound(t *testing.T) {
 	var rounds atomic.Int32
 	afterEachRound(func() { rounds.Add(1) })
@@ -39,7 +39,7 @@ func TestPaceIsSetFromTheStart(t *testing.T) {
 	}
 	now := debug.SetGCPercent(usualGrowth)
 	debug.SetGCPercent(now)
-	if now != percent(0, usualGrowth) { // this program has less in use than what counts at least
+	if now != percent(0, usualGrowth) { // this program uses less than smallHeap
 		t.Errorf("the heap may grow by %d %%, want %d %%", now, percent(0, usualGrowth))
 	}
 }

@@ -25,7 +25,7 @@ type convertFlags struct {
 
 const convertHelp = `Write the manifests of another tool as a release with numbered files, one for each object, as a
 start: 0000_LEVEL_COMPONENT_NN_KIND-NAME.yaml. The levels are those of the kinds, as "runlevel graph
-SOURCE" shows them: what is needed comes before what needs it, in each sync wave. Rename the files to change the order,
+SOURCE" shows them: in each sync wave, an object comes after the objects it needs. Rename the files to change the order,
 or to split the release into components, which are applied in parallel.
 
 The text of the manifests stays as it is, with its comments. Annotations that the number of the file
@@ -80,7 +80,7 @@ func (f *convertFlags) run(ctx context.Context, ref string, streams core.Streams
 	}
 	var names []string
 	var texts [][]byte
-	for i, m := range converting(release) {
+	for i, m := range manifestsToConvert(release) {
 		text, err := textOf(release, m)
 		if err == nil {
 			text, err = withoutMapped(m, text)
@@ -96,12 +96,12 @@ func (f *convertFlags) run(ctx context.Context, ref string, streams core.Streams
 	return writeFolder(f.folder, names, texts, streams.Err)
 }
 
-// converting returns the manifests to write, in order: those of all profiles, without hooks that are not of an apply.
-func converting(release *payload.Payload) []*payload.Manifest {
+// manifestsToConvert returns the manifests of all profiles in order, without hooks that no apply runs.
+func manifestsToConvert(release *payload.Payload) []*payload.Manifest {
 	all := slices.Concat(release.Manifests, release.Tests)
-	for _, left := range release.Excluded {
-		if left.Filter != payload.ByHook {
-			all = append(all, left.Manifest)
+	for _, excluded := range release.Excluded {
+		if excluded.Filter != payload.ByHook {
+			all = append(all, excluded.Manifest)
 		}
 	}
 	slices.SortStableFunc(all, payload.InOrder)
@@ -115,7 +115,7 @@ func (f *convertFlags) fileName(m *payload.Manifest, place int) string {
 	return fmt.Sprintf("0000_%s_%s_%03d_%s.yaml", graph.ParseName(m.File()).Level, f.component, place+1, object)
 }
 
-// textOf returns the text of a manifest as it is, or with the namespace that it was given.
+// textOf returns the original text of a manifest, or the text with the added namespace.
 func textOf(release *payload.Payload, m *payload.Manifest) ([]byte, error) {
 	for _, placed := range release.Placed {
 		if placed == m {

@@ -21,24 +21,24 @@ the apply: its value now, its value afterwards, and the manager whose value is o
 The cluster is asked by dry runs, which change nothing. The values of Secrets are never shown.
 
   +  created          ~  changed          -  deleted
-  x  refused by the cluster       ?  the cluster can't check it before it is done
+  x  refused by the cluster       ?  the cluster can't check it before the apply
 
-NAME alone is the version of that release that was applied last: what differs is drift. If there is
+NAME alone is the last applied version of that release: each difference is drift. If there is
 also a file or folder of that name, NAME means the release; write ./NAME for the file or folder. Fields
 that other managers have set and the release does not have are listed with the manager and the time: an
 apply keeps them, unless --remove-foreign-fields names the manager or the object.
 
 "runlevel plan OLD NEW" compares two releases, such as shop@3 and shop@5, and nothing else; "runlevel plan SOURCE
---cluster" sums up by component what this shows, with all that is left behind or goes with
-what is deleted; "runlevel apply SOURCE --dry-run=server" prints it as an apply would.
+--cluster" sums this up by component, with the objects that are left behind or that deletes would
+also delete; "runlevel apply SOURCE --dry-run=server" prints it as an apply would.
 
 Exit codes: 0, whatever differs; 1 for an object that the cluster would refuse, or a cluster
 that can't be reached; 2 for misuse or a release that can't be read. With --exit-code, 1 means
-that there is a difference, and 2 that anything has gone wrong.
+that there is a difference, and 2 is any failure.
 
 `
 
-const diffExamples = `  # What has been changed since it was applied?
+const diffExamples = `  # Which fields were changed since the last apply?
   runlevel diff shop
 
   # What would going back to an earlier version change?
@@ -73,9 +73,9 @@ func NewDiff(streams core.Streams) *cobra.Command {
 	core.AddIntentFlags(command, &f.IntentFlags)
 	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, Markdown)
 	command.Flags().BoolVar(&f.all, "all", false,
-		"show objects that are created as a whole, and cut no text or value (in text)")
+		"show all fields of created objects, and cut no text or value (in text)")
 	command.Flags().BoolVar(&f.exitCode, "exit-code", false,
-		"exit with 1 if there is a difference, and with 2 if anything goes wrong")
+		"exit with 1 if there is a difference, and with 2 for any failure")
 	command.Flags().BoolVar(&f.foreign, "exit-code-foreign", false,
 		"like --exit-code; a field that another manager has set and the release does not have is a difference, too")
 	return command

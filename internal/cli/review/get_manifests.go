@@ -7,7 +7,7 @@ import (
 )
 
 const getManifestsHelp = `Print the manifests of a release as they were applied: those of its last version, or of
---revision. They come from the copy of its files that the cluster has, so that the source is not
+--revision. They come from the copy of its files on the cluster, so the source is not
 needed; "runlevel render NAME@REVISION" does the same with other filters.
 
 The values of Secrets are printed as ***, unless --show-secrets is set.`
@@ -22,7 +22,7 @@ func NewGetManifests(streams core.Streams) *cobra.Command {
 		Long:  getManifestsHelp,
 		Example: `  runlevel get manifests shop
 
-  # One version, with what its filters have left out
+  # One version, with the manifests that its filters exclude
   runlevel get manifests shop --revision 3 --unfiltered`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: f.cluster.CompleteRelease,
@@ -39,8 +39,8 @@ func NewGetManifests(streams core.Streams) *cobra.Command {
 	core.AddOutput(command, &f.format, core.YAML, core.JSON)
 	flags := command.Flags()
 	flags.IntVar(&revision, "revision", 0, "the version, as \"runlevel history\" counts them (default: the last one)")
-	flags.BoolVar(&f.unfiltered, "unfiltered", false, "also print what the filters have left out")
-	flags.BoolVar(&f.onlyTests, "only-tests", false, "print the tests of the release instead of what was applied")
+	flags.BoolVar(&f.unfiltered, "unfiltered", false, "also print manifests that the filters exclude")
+	flags.BoolVar(&f.onlyTests, "only-tests", false, "print the tests of the release instead of its other manifests")
 	flags.BoolVar(&f.showSecrets, "show-secrets", false, "print the values of Secrets")
 	return command
 }

@@ -40,15 +40,15 @@ components of a level side by side, and nothing past a Job before it is done. It
 the graph of OpenShift's cluster-version operator, node by node. An install or a
 reconciliation starts all components at once.
 
-With --edges=all it also shows, dashed, what the objects themselves imply, and what
-Runlevel respects when it applies them: a custom resource waits for its
+With --edges=all it also shows, dashed, the dependencies between objects, which Runlevel
+respects when it applies them: a custom resource waits for its
 CustomResourceDefinition, an object for its Namespace, a webhook for its Service.
 
 Lifecycle hooks of a Deployment run before and after it at its place, one after the other;
 --manifests lists them.
 
 With --references it shows who refers to whom instead: which objects need which others, which
-objects controllers make, and which are not in the release.
+objects controllers create, and which are not in the release.
 
 ` + core.SourceHelp
 
@@ -59,7 +59,7 @@ const graphExamples = `  # What runs side by side?
   runlevel graph ./release -o svg > release.svg
   runlevel graph ./release -o dot | dot -Tpng > release.png
 
-  # What would wait in an install, beyond the names of the files?
+  # Which objects would wait in an install, besides the order of files?
   runlevel graph ./release --mode install --edges all
 
   # Who needs the Secret tls, and which objects are not in the release?
@@ -89,14 +89,14 @@ func NewGraph(streams core.Streams) *cobra.Command {
 	core.AddKubectlFlags(command, &f.release)
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, asDOT, asMermaid, asSVG)
-	core.AddChoice(command, &f.mode, "mode", "what the order is for: update, install or reconcile", graph.Update,
+	core.AddChoice(command, &f.mode, "mode", "order of an update, an install or a reconcile", graph.Update,
 		graph.Install, graph.Reconcile)
-	core.AddChoice(command, &f.edges, "edges", "files: the order of the files; all: what the objects imply, too",
+	core.AddChoice(command, &f.edges, "edges", "files: the order of the files; all: also dependencies between objects",
 		"files", "all")
 	command.Flags().IntVar(&f.attempt, "attempt", 0,
-		"which attempt of a reconciliation, each of which has another order")
+		"the number of the attempt of a reconciliation: each has another order")
 	command.Flags().BoolVar(&f.manifests, "manifests", false, "list every manifest (in text)")
-	command.Flags().BoolVar(&f.references, "references", false, "show who refers to whom instead of the order")
+	command.Flags().BoolVar(&f.references, "references", false, "show references between objects instead of the order")
 	return command
 }
 
@@ -106,7 +106,7 @@ func (f *graphFlags) run(ctx context.Context, ref string, streams core.Streams) 
 	case f.attempt < 0:
 		return core.Misusef("--attempt %d: attempts are counted from 0", f.attempt)
 	case f.attempt > 0 && f.mode != graph.Reconcile:
-		return core.Misusef("--attempt is for --mode reconcile: other modes have one order only")
+		return core.Misusef("--attempt needs --mode reconcile: other modes have only one order")
 	case f.references && f.format == asSVG:
 		return core.Misusef("--references is not drawn as svg: use -o dot, and Graphviz")
 	}
@@ -126,7 +126,7 @@ func (f *graphFlags) run(ctx context.Context, ref string, streams core.Streams) 
 	return f.draw(streams, ref, release)
 }
 
-// drawReferences prints who refers to whom in a release.
+// drawReferences prints the references between the objects of a release.
 func (f *graphFlags) drawReferences(streams core.Streams, release *payload.Payload) error {
 	report := referrers.Of(release)
 	write := report.Text

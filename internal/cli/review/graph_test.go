@@ -17,9 +17,9 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
-// TestGraphIsTheClusterVersionOperators compares our DOT with that of its own tool,
-// where RUNLEVEL_TEST_RELEASE names a release and RUNLEVEL_TEST_GRAPHS a folder with
-// what "cluster-version-util task-graph" prints for it.
+// TestGraphIsTheClusterVersionOperators compares our DOT with that of its own tool, if
+// RUNLEVEL_TEST_RELEASE names a release and RUNLEVEL_TEST_GRAPHS a folder with the output of
+// "cluster-version-util task-graph" for it.
 func TestGraphIsTheClusterVersionOperators(t *testing.T) {
 	release, graphs := os.Getenv("RUNLEVEL_TEST_RELEASE"), os.Getenv("RUNLEVEL_TEST_GRAPHS")
 	if release == "" || graphs == "" {
@@ -51,8 +51,8 @@ var (
 	dotEdge = regexp.MustCompile(`(?m)^ *(\d+) -> (\d+);$`)
 )
 
-// canonical lists the edges of a graph without the numbers of its nodes: a node is
-// its manifests, and one without any is what is around it.
+// canonical lists the edges of a graph without the numbers of its nodes. A node is named by
+// its manifests, or by its neighbours if it has none.
 func canonical(t *testing.T, dot string) []string {
 	t.Helper()
 	names, around := map[string]string{}, map[string][]string{}

@@ -37,41 +37,39 @@ type planFlags struct {
 	command          string // the command line, without flags of the format
 }
 
-const planHelp = `Show what an update from one release to another does, object by object, with the
-components in the order in which they begin: what is created, changed and deleted. What
-needs attention comes first: objects that
+const planHelp = `Show the objects that an update from one release to another creates, changes and
+deletes, with the components in the order in which they begin. Problems come first: objects that
 are left behind because nothing deletes them, objects and changes that an API server
 refuses, versions, fields and values that a CustomResourceDefinition no longer has,
 tombstones of objects that no release had.
 
   +  created          -  deleted, by itself or with its Namespace, definition or owner
   ~  changed          !  left behind in the cluster
-  =  unchanged        ?  to be deleted, and never there        .  gone already
+  =  unchanged        ?  tombstone of an unknown object        .  deleted already
 
 Both releases are read with the same flags, as those of one cluster. With
---capabilities, what OLD has stays enabled in NEW, as in an update. Nothing is read
-from a cluster, so changes that were made there are not known. The values of Secrets are
-never shown.
+--capabilities, the capabilities of OLD stay enabled in NEW, as in an update. The plan does
+not read a cluster, so it ignores changes there. The values of Secrets are never shown.
 
-With --cluster there is one SOURCE, and the plan is what "runlevel apply" would do to the
-cluster now, by dry runs, which change nothing. It shows which changes would be
-overwritten, what goes with what is deleted, what earlier releases have left behind, and
-what the gate has found.
+With --cluster there is one SOURCE, and the plan previews "runlevel apply" on the
+cluster by dry runs, which change nothing. It shows which changes would be
+overwritten, which objects each delete would also delete, which objects earlier releases
+have left behind, and the findings of the gate.
 
-  x  refused by the cluster       ?  the cluster can't check it before it is done
+  x  refused by the cluster       ?  the cluster can't check it before the apply
 
 "runlevel plan OLD NEW" is for those who review a release, "runlevel plan SOURCE --cluster"
 for those who are about to apply it; "runlevel diff SOURCE" shows them every field, and
-"runlevel apply SOURCE --dry-run=server" what a pipeline would log.
+"runlevel apply SOURCE --dry-run=server" shows the log of a pipeline.
 
 With --write-tombstones DIR, the tombstones of dropped objects are written to new files of
 that folder, named as the files that the objects were in. Those of Namespaces, definitions
-and volumes are not: they would take other things along.
+and volumes are not: they would delete other objects, too.
 
 Exit codes: 0, whatever the plan is; with --cluster, 1 for an object that the cluster would
 refuse; 2 when a release can't be read. With --exit-code, 1 means that there is a
-difference, and 2 that anything has gone wrong. What is only left behind in a cluster is
-no difference.
+difference, and 2 is any failure. Objects that are only left behind in a cluster are not
+a difference.
 
 OLD and NEW are each a SOURCE.
 
@@ -85,7 +83,7 @@ func NewPlan(streams core.Streams) *cobra.Command {
 	f := planFlags{component: core.ComponentFlags{IsUpdate: true}}
 	command := &cobra.Command{
 		Use:   "plan [OLD] NEW",
-		Short: "Show what an update does, between two releases or on a cluster",
+		Short: "Preview an update, between two releases or on a cluster",
 		Long:  planHelp,
 		Example: `  # What will the update do to a cluster of this profile?
   runlevel plan ./4.20 ./4.21 --profile self-managed-high-availability
@@ -93,23 +91,23 @@ func NewPlan(streams core.Streams) *cobra.Command {
   # In a pull request: before and after, as a comment
   runlevel plan main/manifests manifests -o markdown > comment.md
 
-  # What has changed between two versions that were applied, or since the last one?
+  # Compare two applied versions, or the last one and a folder
   runlevel plan shop@3 shop@5
   runlevel plan shop@ ./new
 
-  # Two images; is there anything to review at all?
+  # Two images; is there anything to review?
   runlevel plan registry.example/shop:1.3.2 registry.example/shop:1.4.0 --exit-code
 
   # What does a component's pull request do to the release that it goes into?
   runlevel plan ./manifests --component web --into registry.example/shop:1.4.0
 
-  # What would the update do here, and what goes with what it deletes?
+  # What would the update change here, and what would its deletes also delete?
   runlevel plan ./4.21 --cluster
 
   # Delete what NEW has dropped: write its tombstones into NEW, and review them
   runlevel plan ./4.20 ./4.21 --write-tombstones ./4.21/release-manifests
 
-  # What is left behind?
+  # Which objects would be left behind?
   runlevel plan ./old ./new -o json | jq -r '.absent[] | select(.coveredBy | not) | .tombstone | values | "---\n" + .'`,
 		Args:              f.checkArgs,
 		ValidArgsFunction: f.completeSources,
@@ -129,10 +127,10 @@ func NewPlan(streams core.Streams) *cobra.Command {
 	flags.StringVar(&f.previousImage, "previous-image", "",
 		"the image of OLD, for templates (default: OLD, if it is an image)")
 	flags.BoolVar(&f.ofCluster, "cluster", false,
-		"show what an apply of SOURCE would do to the cluster; --mode, --unknown-fields and --adopt-from are for this")
-	flags.BoolVar(&f.all, "all", false, "list what is unchanged, too, and cut nothing (in text)")
+		"preview an apply of SOURCE to the cluster; --mode, --unknown-fields and --adopt-from need this flag")
+	flags.BoolVar(&f.all, "all", false, "also list unchanged objects, and cut nothing (in text)")
 	flags.BoolVar(&f.exitCode, "exit-code", false,
-		"exit with 1 if there is a difference, and with 2 if anything goes wrong")
+		"exit with 1 if there is a difference, and with 2 for any failure")
 	flags.StringVar(&f.tombstones, "write-tombstones", "",
 		"write the tombstones of dropped objects to new files of this `folder`")
 	_ = flags.MarkHidden("updating-from") // OLD is the previous release
@@ -177,7 +175,7 @@ type difference int
 const (
 	noDifference   difference = iota
 	someDifference            // an update changes something
-	refusedChange             // a cluster would refuse some of it
+	refusedChange             // a cluster would refuse a change
 )
 
 // differenceOf returns the difference of a plan.

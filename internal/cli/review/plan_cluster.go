@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/source"
 )
 
-// Flags that require --cluster, those of them that only an apply has, and flags that exclude it.
+// Flags of an apply, which require --cluster, all flags that require it, and flags that exclude it.
 var (
 	flagsOfApply    = []string{"mode", "unknown-fields", "adopt-from", "remove-foreign-fields", "create-namespace"}
 	flagsOfCluster  = append([]string{"kubeconfig", "context", "record-namespace"}, flagsOfApply...)
@@ -21,17 +21,17 @@ var (
 // checkFlags refuses flags that have no effect, with or without --cluster. A version that was applied is read from a
 // cluster, too.
 func (f *planFlags) checkFlags(flags *pflag.FlagSet, releases ...string) error {
-	useless, why := flagsOfCluster, "it is for --cluster, and this compares two releases"
+	useless, reason := flagsOfCluster, "it needs --cluster, and this plan compares two releases"
 	if slices.ContainsFunc(releases, source.IsApplied) {
 		useless = flagsOfApply
 	}
 	if f.ofCluster {
-		useless, why = flagsOfReleases, "it is for two releases, and --cluster compares one with the cluster"
+		useless, reason = flagsOfReleases, "it is for two releases, and --cluster compares one with the cluster"
 	}
 	var wrong error
 	flags.Visit(func(flag *pflag.Flag) {
 		if wrong == nil && slices.Contains(useless, flag.Name) {
-			wrong = core.Misusef("--%s: %s", flag.Name, why)
+			wrong = core.Misusef("--%s: %s", flag.Name, reason)
 		}
 	})
 	return wrong

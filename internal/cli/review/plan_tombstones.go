@@ -34,7 +34,7 @@ func writeTombstones(folder string, view show.Printer, progress io.Writer) error
 		if content := kinds.DataLostOnDelete(object.ID.GroupKind()); content != "" {
 			fmt.Fprintln(progress,
 				printable.Line(fmt.Sprintf("not written: a tombstone of %s would delete %s: copy it from the plan if "+
-					"that is meant", object.ID, content)))
+					"this is intended", object.ID, content)))
 			continue
 		}
 		old := object.Old.File
@@ -56,8 +56,8 @@ func writeTombstones(folder string, view show.Printer, progress io.Writer) error
 	return writeTombstoneFiles(files, progress)
 }
 
-// tombstoneName returns the file for tombstones: of the same name as the file of the objects, or of one that is sorted
-// after it where that still exists.
+// tombstoneName returns the file for tombstones. It has the name of the file of the objects or, if that file still
+// exists, a name that is sorted after it.
 func tombstoneName(folder, old string) (string, error) {
 	extension := path.Ext(old)
 	beside := strings.TrimSuffix(old, extension) + "_tombstones" + extension

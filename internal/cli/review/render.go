@@ -1,8 +1,8 @@
-// Package review is the verbs that show what a release has and what it changes, before it is applied: render,
+// Package review has the verbs that show a release and its changes before an apply: render,
 // graph, plan and diff.
 //
-// It reads releases, and prints them, their order or their difference. With a cluster, it asks it by dry runs;
-// nothing is written.
+// It reads releases, and prints them, their order or their differences. With a cluster, it sends dry runs to it, and
+// writes nothing.
 //
 // NewRender and its siblings are the calls to start from: each returns a verb.
 package review
@@ -35,22 +35,22 @@ type renderFlags struct {
 	explain      bool
 	onlyExcluded bool
 	onlyTests    bool
-	unfiltered   bool // what the filters leave out, too
+	unfiltered   bool // include manifests that the filters exclude
 	showSecrets  bool
 }
 
 const renderHelp = `Print the manifests of a release as they would be applied: filtered, templates
 rendered, images substituted, in the order of the files. The same release always
-gives the same text, so that two can be compared with diff. Tests of the release are not
+results in the same text, so that you can compare two with diff. Tests of the release are not
 applied: --only-tests prints them, and "runlevel test" runs them.
 
-Without any filter everything is taken. If that leaves an object there twice, the
+Without a filter, all manifests are printed. If an object is then there twice, the
 release can't be applied, and the error names the flag that chooses.
 
-The values of Secrets, and of env in hooks of Deployments, are printed as ***, so that what
-is printed can be shown around. A masked object stands below "masked:", and so is no
-manifest: kubectl refuses it, and asterisks never become a password. To apply what is
-printed, use --show-secrets.
+The values of Secrets, and of env in hooks of Deployments, are printed as ***, so that
+you can share the output. A masked object is below "masked:", and so it is not a
+manifest: kubectl refuses it, and asterisks never become a password. To apply the
+output, use --show-secrets.
 
 ` + core.SourceHelp
 
@@ -86,13 +86,13 @@ func NewRender(streams core.Streams) *cobra.Command {
 	core.AddOutput(command, &f.format, core.YAML, core.JSON)
 	flags := command.Flags()
 	flags.StringVar(&f.folder, "output-dir", "",
-		"write the manifests to files of this new folder, to read and compare (it is no release: templates are "+
+		"write the manifests to files of this new folder, to read and compare (not a release: templates are "+
 			"rendered)")
 	flags.BoolVar(&f.explain, "explain", false,
-		"print of every manifest whether it is in or out, and why, instead of the manifest")
+		"print whether each manifest is included, and the reason, instead of the manifest")
 	flags.BoolVar(&f.onlyExcluded, "only-excluded", false,
-		"take what the filters leave out instead of what they let in")
-	flags.BoolVar(&f.onlyTests, "only-tests", false, "take the tests of the release instead of what is applied")
+		"only manifests that the filters exclude")
+	flags.BoolVar(&f.onlyTests, "only-tests", false, "only the tests of the release")
 	flags.BoolVar(&f.showSecrets, "show-secrets", false, "print the values of Secrets")
 	_ = command.MarkFlagDirname("output-dir")
 	return command
@@ -104,11 +104,11 @@ func (f *renderFlags) check(hasFolder bool) error {
 	case hasFolder && f.folder == "":
 		return core.Misusef("--output-dir is empty: name a new folder")
 	case hasFolder && (f.explain || f.format != core.YAML):
-		return core.Misusef("--output-dir writes the manifests as YAML: it does not go with --explain or -o json")
+		return core.Misusef("--output-dir writes the manifests as YAML: it cannot be used with --explain or -o json")
 	case f.onlyExcluded && f.onlyTests:
-		return core.Misusef("--only-excluded: what is left out is no test: leave out --only-tests")
+		return core.Misusef("--only-excluded: can't be used with --only-tests")
 	case f.explain && f.showSecrets:
-		return core.Misusef("--explain prints no manifests: --show-secrets does not go with it")
+		return core.Misusef("--explain prints no manifests: it cannot be used with --show-secrets")
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ type rendered struct {
 	exclusion *payload.Exclusion
 }
 
-// rendered returns a manifest to print, with its secrets masked unless they are to be shown.
+// rendered returns a manifest to print, with its secrets masked unless the flags show them.
 func (f *renderFlags) rendered(m *payload.Manifest, exclusion *payload.Exclusion) rendered {
 	r := rendered{Manifest: m, object: m.Object().Object, exclusion: exclusion}
 	if !f.showSecrets {
@@ -201,8 +201,8 @@ func (f *renderFlags) choose(release *payload.Payload) []rendered {
 		}
 	}
 	if f.onlyExcluded || f.unfiltered || f.explain {
-		for i, left := range release.Excluded {
-			chosen = append(chosen, f.rendered(left.Manifest, &release.Excluded[i]))
+		for i, excluded := range release.Excluded {
+			chosen = append(chosen, f.rendered(excluded.Manifest, &release.Excluded[i]))
 		}
 	}
 	slices.SortStableFunc(chosen, func(a, b rendered) int { return payload.InOrder(a.Manifest, b.Manifest) })
@@ -212,22 +212,22 @@ func (f *renderFlags) choose(release *payload.Payload) []rendered {
 // explain prints for each manifest whether it is included.
 func explain(out io.Writer, manifests []rendered) error {
 	for _, m := range manifests {
-		verdict, why := "in  ", ""
+		verdict, reason := "in  ", ""
 		switch {
 		case m.exclusion != nil:
-			verdict, why = "out ", "  ("+m.exclusion.Why()+")"
+			verdict, reason = "out ", "  ("+m.exclusion.Why()+")"
 		case m.IsTest():
 			verdict = "test"
 		}
 		if _, err := fmt.Fprintf(out, "%s %s:%d  %s%s\n", verdict, printable.Line(m.Path), m.Line, m.ID(),
-			why); err != nil {
+			reason); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// texts returns the YAML of manifests, rendered in parallel: a release has megabytes of it.
+// texts returns the YAML of manifests. It renders them in parallel, because a release has megabytes of YAML.
 func texts(manifests []rendered) ([][]byte, error) {
 	made := make([][]byte, len(manifests))
 	var group errgroup.Group

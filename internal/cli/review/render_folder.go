@@ -74,12 +74,12 @@ func writeNew(path string, text []byte) error {
 func checkFree(folder string) error {
 	switch _, err := os.Lstat(folder); {
 	case err == nil:
-		return fmt.Errorf("%s is there already: name a new folder", folder)
+		return fmt.Errorf("%s already exists: name a new folder", folder)
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
 	if above, err := os.Stat(filepath.Dir(folder)); err != nil || !above.IsDir() {
-		return fmt.Errorf("there is no folder %s to make %s in", filepath.Dir(folder), filepath.Base(folder))
+		return fmt.Errorf("there is no folder %s to create %s in", filepath.Dir(folder), filepath.Base(folder))
 	}
 	return nil
 }

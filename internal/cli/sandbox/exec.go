@@ -38,7 +38,7 @@ func newSandboxExec(streams core.Streams) *cobra.Command {
 			return runWith(command.Context(), o, append([]string{program}, args[1:]...), streams)
 		},
 	}
-	command.Flags().SetInterspersed(false) // what follows COMMAND is the command's
+	command.Flags().SetInterspersed(false) // flags after COMMAND are the command's
 	addStartFlags(command, &flags)
 	return command
 }

@@ -19,7 +19,7 @@ func NewDeletes(streams core.Streams) *cobra.Command {
 	var f releaseFlags
 	command := &cobra.Command{
 		Use:   "deletes",
-		Short: "List pending deletes, and what holds them",
+		Short: "List pending deletes, and the reasons why they do not finish",
 		Long: `List the pending deletes of releases: objects whose delete a version of the release has
 requested, and terminating objects that any client has deleted, with the time of the delete
 and the reason why the object still exists. Pending deletes block the next minor update.

@@ -38,7 +38,7 @@ If the cluster has several releases and none is named, the command prints the sa
 		Example: `  runlevel history shop
   runlevel history shop -o json | jq -r '.[0].history[0].version'
 
-  # Go back to an earlier one
+  # Roll back to an earlier version
   runlevel diff shop@3 && runlevel rollback shop 3`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return f.history(command.Context(), streams)

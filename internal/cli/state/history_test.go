@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/record"
 )
 
-// A record is text that any user may have edited who may write its ConfigMap.
+// Each user who may write its ConfigMap may have edited the text of a record.
 func TestHistoryEscapesTextOfRecords(t *testing.T) {
 	const hostile = "1.0\x1b[31m\u202e\u2066\nfaked line\tx"
 	known := &record.Record{
@@ -29,6 +29,6 @@ func TestHistoryEscapesTextOfRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.ContainsAny(out.String(), "\x1b\u202e\u2066\t") || strings.Contains(out.String(), "\nfaked") {
-		t.Errorf("it prints %q", out.String())
+		t.Errorf("control characters are not escaped: %q", out.String())
 	}
 }

@@ -1,7 +1,7 @@
 // Package state is the verbs that show how releases stand on a cluster: status, why, history, deletes and
 // inspect.
 //
-// It parses arguments, and prints what packages state and why of internal/session have read and judged. It changes
+// It parses arguments, and prints the results of packages state and why of internal/session. It changes
 // nothing.
 //
 // NewStatus and its siblings are the calls to start from: each returns a verb.

@@ -60,7 +60,7 @@ func firstOf[T any](items []T, linesOf func(T) []string) []string {
 		lines = append(lines, linesOf(item)...)
 	}
 	if more := len(items) - mostOfEach; more > 0 {
-		lines = append(lines, fmt.Sprintf("  and %d more: -o json has them all", more))
+		lines = append(lines, fmt.Sprintf("  and %d more: -o json lists all", more))
 	}
 	return lines
 }

@@ -34,16 +34,16 @@ func TestWatchedStatusChanges(t *testing.T) {
 		change  func(*state.Status)
 		isOther bool
 	}{
-		"older":               {same, false},
-		"another version":     {func(s *state.Status) { s.Version = "1.2.0" }, true},
-		"further":             {func(s *state.Status) { s.Percent = new(40) }, true},
-		"the gate is lifted":  {func(s *state.Status) { s.Gates = nil }, true},
-		"the cluster is away": {func(s *state.Status) { s.Unreachable = "connection refused" }, true},
+		"older":              {same, false},
+		"another version":    {func(s *state.Status) { s.Version = "1.2.0" }, true},
+		"further":            {func(s *state.Status) { s.Percent = new(40) }, true},
+		"the gate is lifted": {func(s *state.Status) { s.Gates = nil }, true},
+		"no response":        {func(s *state.Status) { s.Unreachable = "connection refused" }, true},
 	} {
 		for _, format := range []core.Output{core.Text, core.JSON, core.YAML} {
 			before := statusText{statusAt(time.Second, same)}.content(format)
 			if got := (statusText{statusAt(time.Hour, c.change)}).content(format) != before; got != c.isOther {
-				t.Errorf("%s, as %s: it is another one: %t", name, format, got)
+				t.Errorf("%s, as %s: got a changed status: %t, want %t", name, format, got, c.isOther)
 			}
 		}
 	}
@@ -51,6 +51,6 @@ func TestWatchedStatusChanges(t *testing.T) {
 		return statusAt(time.Second, func(s *state.Status) { s.Unreachable = "read 127.0.0.1:" + port })
 	}
 	if (statusText{away("1")}).content(core.Text) != (statusText{away("2")}).content(core.Text) {
-		t.Error("an outage is printed again for each attempt")
+		t.Error("an outage is printed for each attempt, want once")
 	}
 }

@@ -24,7 +24,7 @@ const statusInterval = 2 * time.Second
 type statusScreen struct {
 	flags *releaseFlags
 	out   io.Writer
-	area  *live.Area // nil where there is no terminal
+	area  *live.Area // nil without a terminal
 	shown string     // the content of the last status
 	last  *state.Status
 }
@@ -57,7 +57,7 @@ func readAgain(ctx context.Context, reader *state.Reader, name string) (*state.S
 		return nil, err
 	}
 	next, err := reader.Status(ctx, name)
-	if err == nil && len(next.Unknown) > 0 { // perhaps the cluster does not respond any more
+	if err == nil && len(next.Unknown) > 0 { // perhaps the cluster no longer responds
 		err = core.Reach(ctx, reader.Cluster)
 	}
 	return next, err

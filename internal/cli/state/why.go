@@ -192,7 +192,7 @@ func isFileName(text string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(text))
 }
 
-// resolve returns the objects of an argument: one by its name, or those of a file.
+// resolve returns the objects of an argument: the object with that name, or all objects of a file.
 func resolve(ctx context.Context, resolver *why.Resolver, text string,
 	id kinds.ID) (objects []why.NamedObject, err error) {
 	if !isFileName(text) {

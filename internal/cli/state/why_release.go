@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// The number of lines in text: those of a screen, and those for each object.
+// The maximum number of lines in text: for the whole output, and for each object.
 const (
 	mostLines  = 40
 	mostOfEach = 8
@@ -113,7 +113,7 @@ func objectLinesOf(objects []*why.Answer, room int) []string {
 		shown += 1 + more
 	}
 	if rest := len(objects) - shown; rest > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more: -o json has them all", rest))
+		lines = append(lines, fmt.Sprintf("and %d more: -o json lists all", rest))
 	}
 	for i := range lines {
 		lines[i] = "  " + lines[i]
