@@ -12,22 +12,32 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"path"
+	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // FieldManager is the field manager of all applies.
@@ -266,4 +276,66 @@ func (r Resource) path(namespace, name string) []string {
 		path = append(path, "namespaces", namespace)
 	}
 	return append(path, r.Resource, name)
+}
+
+// UserOf returns the connection's user, as the API server knows it; an empty one if the review fails.
+func UserOf(ctx context.Context, c *Cluster) authenticationv1.UserInfo {
+	answer, err := c.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
+	if err != nil {
+		return authenticationv1.UserInfo{}
+	}
+	return answer.Status.UserInfo
+}
+
+// Get reads an object of any kind. The error is ErrNotServed if the cluster does not serve the kind.
+func (c *Cluster) Get(ctx context.Context, id kinds.ID) (*unstructured.Unstructured, error) {
+	resource, err := c.FindKind(ctx, id.GroupKind())
+	if err != nil {
+		return nil, err
+	}
+	return c.In(resource, id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
+}
+
+// List reads the objects of any kind in a namespace, or in all if it is "", by a selector of labels. The error is
+// ErrNotServed if the cluster does not serve the kind.
+func (c *Cluster) List(ctx context.Context, kind schema.GroupKind, namespace,
+	selector string) ([]unstructured.Unstructured, error) {
+	resource, err := c.FindKind(ctx, kind)
+	if err != nil {
+		return nil, err
+	}
+	found, err := c.In(resource, namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, err
+	}
+	return found.Items, nil
+}
+
+// IsNoAnswer returns whether a request failed because the server gave no answer: it could not be reached, the
+// connection was cut, or the server has too much to do. The end of the caller's own context does not count.
+func IsNoAnswer(err error) bool {
+	isCut := errors.As(err, new(net.Error)) ||
+		err != nil && strings.Contains(err.Error(), "error when reading response body")
+	return isCut && !errors.Is(err, context.Canceled) || utilnet.IsProbableEOF(err) ||
+		utilnet.IsHTTP2ConnectionLost(err) ||
+		apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err)
+}
+
+// IsOutage returns whether the server gave no answer, or an internal server error.
+func IsOutage(err error) bool {
+	var refused apierrors.APIStatus
+	return IsNoAnswer(err) || errors.As(err, &refused) && refused.Status().Code >= http.StatusInternalServerError
+}
+
+// RetryOnConflict is that of client-go, which returns no error if the context of the function ends.
+func RetryOnConflict(backoff wait.Backoff, do func() error) error {
+	var last error
+	if err := retry.RetryOnConflict(backoff, func() error {
+		last = do()
+		return last
+	}); err != nil {
+		return err
+	}
+	return last
 }

@@ -3,11 +3,14 @@ package record
 import (
 	"iter"
 	"reflect"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // A Run is the last reported state of an apply: the manifests that are not done, and why. It is removed when all are
@@ -94,4 +97,92 @@ func (r *Run) steps() iter.Seq[*RunStep] {
 			}
 		}
 	}
+}
+
+// Repairs are the repairs since the newest update began.
+type Repairs struct {
+	Count  int      `json:"count"`  // of all repairs
+	Latest []Repair `json:"latest"` // the last repaired objects, the newest first
+}
+
+// A Repair is a repaired object.
+type Repair struct {
+	kinds.ID `json:",inline"`
+	Count    int         `json:"count"` // how often, as long as it is among the latest
+	Time     metav1.Time `json:"time"`  // of the last repair
+	Message  string      `json:"message"`
+}
+
+// maxRepairs bounds how many repaired objects are kept.
+const maxRepairs = 10
+
+// AddRepair records the repair of an object.
+func (r *Record) AddRepair(repair Repair) {
+	if r.Repairs == nil {
+		r.Repairs = &Repairs{}
+	}
+	r.Repairs.Count++
+	latest := slices.Clone(r.Repairs.Latest)
+	if i := slices.IndexFunc(latest, func(known Repair) bool { return known.ID == repair.ID }); i >= 0 {
+		repair.Count = latest[i].Count
+		latest = slices.Delete(latest, i, i+1)
+	}
+	repair.Count++
+	latest = slices.Insert(latest, 0, repair)
+	r.Repairs.Latest = latest[:min(maxRepairs, len(latest))]
+}
+
+// DeploymentHooks are the recorded state of a Deployment's lifecycle hooks.
+type DeploymentHooks struct {
+	kinds.ID             `json:",inline"`
+	deploymenthook.State `json:",inline"`
+}
+
+// FindHooks returns the recorded state of a Deployment's hooks.
+func (r *Record) FindHooks(id kinds.ID) (deploymenthook.State, bool) {
+	index := slices.IndexFunc(r.Hooks, func(hooks DeploymentHooks) bool { return hooks.ID == id })
+	if index < 0 {
+		return deploymenthook.State{}, false
+	}
+	return r.Hooks[index].State, true
+}
+
+// RememberHooks records the state of a Deployment's hooks. An empty state is removed.
+func (r *Record) RememberHooks(id kinds.ID, state deploymenthook.State) {
+	r.Hooks = slices.DeleteFunc(slices.Clone(r.Hooks), func(hooks DeploymentHooks) bool { return hooks.ID == id })
+	if !state.IsEmpty() {
+		r.Hooks = append(r.Hooks, DeploymentHooks{id, state})
+	}
+}
+
+// A HookOverride is a lifecycle hook that a user has skipped, or run again.
+type HookOverride struct {
+	kinds.ID `json:",inline"`     // of the Deployment
+	Hook     deploymenthook.Stage `json:"hook"`
+	IsRerun  bool                 `json:"rerun,omitempty"` // false if it was skipped
+	By       string               `json:"by"`
+	Time     metav1.Time          `json:"time"`
+}
+
+// maxOverrides bounds how many overrides of an update are kept, the last ones.
+const maxOverrides = 20
+
+// AddOverrides records that users have skipped hooks in the newest update, or run them again.
+func (r *Record) AddOverrides(hooks ...HookOverride) {
+	if newest := r.Newest(); newest != nil {
+		newest.Hooks = lastOverrides(append(slices.Clone(newest.Hooks), hooks...))
+	}
+}
+
+func lastOverrides(all []HookOverride) []HookOverride {
+	return all[max(0, len(all)-maxOverrides):]
+}
+
+// String returns the override as a sentence.
+func (o HookOverride) String() string {
+	did := "skipped"
+	if o.IsRerun {
+		did = "run again"
+	}
+	return o.OrHook(string(o.Hook)) + " " + did + " by " + printable.Line(o.By)
 }

@@ -3,9 +3,13 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"os/exec"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -45,4 +49,59 @@ func isSchedulable(node *corev1.Node, awaitsTaint bool) bool {
 		}
 	}
 	return false
+}
+
+// emulatedMinors is the number of earlier minor versions that a control plane can emulate.
+const emulatedMinors = 3
+
+// emulation returns the version, such as 1.34, that a control plane with this API server must emulate, or "" if it has
+// that version or can't emulate it.
+func emulation(ctx context.Context, apiServer, wanted string) (string, error) {
+	if wanted == "" {
+		return "", nil
+	}
+	requested, err := version.ParseGeneric(wanted)
+	if err != nil {
+		return "", fmt.Errorf("%w: Kubernetes %q is not a version such as 1.34", ErrOptions, wanted)
+	}
+	out, err := exec.CommandContext(ctx, apiServer, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("read the version of %s: %w", apiServer, err)
+	}
+	actual, err := version.ParseGeneric(strings.TrimPrefix(strings.TrimSpace(string(out)), "Kubernetes "))
+	if err != nil {
+		return "", fmt.Errorf("parse the version of %s: %w", apiServer, err)
+	}
+	behind := int(actual.Minor()) - int(requested.Minor())
+	if requested.Major() != actual.Major() || behind < 1 || behind > emulatedMinors {
+		return "", nil
+	}
+	return fmt.Sprintf("%d.%d", requested.Major(), requested.Minor()), nil
+}
+
+// kwok simulates a node and its pods as long as it holds the node's lease. So the heartbeats of a node end when another
+// holder has the lease and does not renew it: here, for a year.
+const (
+	takeLease = `{"spec": {"holderIdentity": "silence", "leaseDurationSeconds": 31536000}}`
+	giveLease = `{"spec": {"holderIdentity": null, "leaseDurationSeconds": 40}}`
+)
+
+// SilenceNode stops the heartbeats of a ready simulated node, until WakeNode. The node lifecycle controller
+// marks the node as unreachable after Options.NodeGrace. A deleted pod on the node stays if the annotation stop-after
+// delays its end: whether the lease counts for pods depends on the order in which two controllers of kwok 0.8 start.
+func SilenceNode(ctx context.Context, client kubernetes.Interface, name string) error {
+	return patchLease(ctx, client, name, takeLease)
+}
+
+// WakeNode resumes the heartbeats of a node, within seconds.
+func WakeNode(ctx context.Context, client kubernetes.Interface, name string) error {
+	return patchLease(ctx, client, name, giveLease)
+}
+
+func patchLease(ctx context.Context, client kubernetes.Interface, name, patch string) error {
+	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	if _, err := leases.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("change the lease of node %s: %w", name, err)
+	}
+	return nil
 }

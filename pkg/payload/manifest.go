@@ -1,16 +1,21 @@
 package payload
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	yaml "go.yaml.in/yaml/v2"
+	yaml3 "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
@@ -147,4 +152,66 @@ func (m *Manifest) WithAnnotation(key, value string) *Manifest {
 	annotated.object.SetAnnotations(annotations)
 	annotated.sum = sha256.Sum256(fmt.Appendf(m.sum[:len(m.sum):len(m.sum)], "%q=%q", key, value))
 	return &annotated
+}
+
+// setNamespaces puts objects without a namespace into that of the options, if their kinds are known to be in one:
+// Kubernetes' own kinds, and those that the release defines.
+func (r *reader) setNamespaces(files []*manifestFile) {
+	if r.options.Namespace == "" {
+		return
+	}
+	defined := map[schema.GroupKind]bool{}
+	for _, file := range files {
+		for _, m := range file.manifests {
+			scope, _, _ := unstructured.NestedString(m.object.Object, "spec", "scope")
+			if m.GroupVersionKind().GroupKind() == kinds.CustomResourceDefinition && scope == "Namespaced" {
+				defined[kinds.DefinedBy(m.object)] = true
+			}
+		}
+	}
+	for _, file := range files {
+		for _, m := range file.manifests {
+			kind := m.GroupVersionKind().GroupKind()
+			if m.object.GetNamespace() != "" || kinds.ScopeOf(kind) != kinds.Namespaced && !defined[kind] {
+				continue
+			}
+			m.object.SetNamespace(r.options.Namespace)
+			m.id = idOf(m.object)
+			// so that another namespace is another manifest
+			m.sum = sha256.Sum256(slices.Concat(m.sum[:], []byte(r.options.Namespace)))
+			r.payload.Placed = append(r.payload.Placed, m)
+		}
+	}
+}
+
+// hookProblems returns the problems of the hooks of a Deployment.
+func (d *document) hookProblems(m *Manifest) []Problem {
+	if m.IsTombstone() {
+		return nil
+	}
+	var problems []Problem
+	for _, found := range deploymenthook.Check(m.object) {
+		problem := d.problem(Cause(found.Rule), found.Path, "%s", found.Message)
+		if found.Line > 0 {
+			problem.Line, problem.Column = d.places.within(found.Line, found.Column, found.Path...)
+			problem.Message = deploymenthook.Annotation + ": " + found.Message
+		}
+		problems = append(problems, problem)
+	}
+	return problems
+}
+
+// within returns the position in the file of a line and column of a field's text, if the field is a block that begins
+// with "|"; otherwise the position of the field.
+func (p *Places) within(line, column int, path ...string) (fileLine, fileColumn int) {
+	node := p.Node(path...)
+	if node == nil || node.Style != yaml3.LiteralStyle {
+		return p.At(path...)
+	}
+	index, written, values := node.Line+line, bytes.Split(p.text.text, []byte("\n")), strings.Split(node.Value, "\n")
+	if index > len(written) || line > len(values) || values[line-1] == "" {
+		return p.At(path...)
+	}
+	indentation, _ := strings.CutSuffix(strings.TrimSuffix(string(written[index-1]), "\r"), values[line-1])
+	return p.text.fileLine(index), utf8.RuneCountInString(indentation) + column
 }

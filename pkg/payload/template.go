@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
+	"text/template/parse"
 
 	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
@@ -78,4 +81,104 @@ func templateError(err error) error {
 	message = strings.TrimPrefix(message, found[0])
 	message = strings.TrimPrefix(message, `executing "manifest" at `)
 	return &yamltext.TextError{Line: line, Message: "its template can't be rendered: " + message}
+}
+
+// templateFunctions are the functions that a template may call: they return one of their arguments or
+// compare them, so that no text becomes longer.
+var templateFunctions = map[string]bool{"and": true, "or": true, "not": true, "eq": true, "ne": true, "index": true}
+
+// templateAdvice has an alternative for each forbidden construct.
+var templateAdvice = map[string]string{
+	"a variable": "write the field in its place",
+	"range":      "write each item out",
+	"define":     "write its text where it is used",
+	"template":   "write the text of the other template here",
+	"print":      "write fields and text side by side, as in {{.ClusterProfile}}-text",
+	"printf":     "write fields and text side by side, as in {{.ClusterProfile}}-text",
+	"println":    "write fields and text side by side, as in {{.ClusterProfile}}-text",
+	"len":        "compare with eq or ne",
+}
+
+// checkTemplate refuses a template that could loop, or multiply its own text: variables,
+// range, templates that call each other, and functions such as printf. Other templates take time
+// and memory in proportion to their size.
+func checkTemplate(parsed *template.Template, text []byte) error {
+	if err := (templateChecker{text}).node(parsed.Root); err != nil {
+		return err
+	}
+	for _, other := range parsed.Templates() {
+		if other.Name() != parsed.Name() {
+			return templateChecker{text}.refuse(other.Root, "define")
+		}
+	}
+	return nil
+}
+
+// A templateChecker walks the tree of a template.
+type templateChecker struct{ text []byte }
+
+// node returns an error for the first forbidden part below a node.
+func (c templateChecker) node(node parse.Node) error {
+	switch node := node.(type) {
+	case *parse.TextNode, *parse.FieldNode, *parse.DotNode, *parse.StringNode, *parse.BoolNode, *parse.NumberNode,
+		*parse.NilNode:
+		return nil
+	case *parse.ListNode:
+		if node == nil { // an if without else
+			return nil
+		}
+		return each(node.Nodes, c.node)
+	case *parse.ActionNode:
+		return c.node(node.Pipe)
+	case *parse.IfNode:
+		return each([]parse.Node{node.Pipe, node.List, node.ElseList}, c.node)
+	case *parse.WithNode:
+		return each([]parse.Node{node.Pipe, node.List, node.ElseList}, c.node)
+	case *parse.PipeNode:
+		if len(node.Decl) > 0 {
+			return c.refuse(node, "a variable")
+		}
+		return each(node.Cmds, func(command *parse.CommandNode) error { return each(command.Args, c.node) })
+	case *parse.VariableNode: // $ alone is the template's data
+		if node.Ident[0] == "$" {
+			return nil
+		}
+		return c.refuse(node, "a variable")
+	case *parse.IdentifierNode:
+		if templateFunctions[node.Ident] {
+			return nil
+		}
+		return c.refuse(node, node.Ident)
+	case *parse.RangeNode:
+		return c.refuse(node, "range")
+	case *parse.TemplateNode:
+		return c.refuse(node, "template")
+	case *parse.ChainNode:
+		return c.refuse(node, "a field of what stands in brackets")
+	default:
+		return c.refuse(node, fmt.Sprintf("%.40q", node))
+	}
+}
+
+// each calls a function with each item, and returns the first error.
+func each[T any](items []T, call func(T) error) error {
+	for _, item := range items {
+		if err := call(item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuse returns the error of a forbidden node.
+func (c templateChecker) refuse(node parse.Node, construct string) error {
+	message := "its template can't be rendered: " + construct + " is not allowed"
+	if advice := templateAdvice[construct]; advice != "" {
+		message += ": " + advice
+	}
+	return &yamltext.TextError{
+		Line: yamltext.LineAt(c.text, int64(node.Position())),
+		Message: fmt.Sprintf("%s (allowed are fields, texts, if, with, and the functions %s)", message,
+			strings.Join(slices.Sorted(maps.Keys(templateFunctions)), ", ")),
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/fields"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/record/files"
 	"github.com/runlevel/runlevel/internal/release/loader"
@@ -231,4 +232,72 @@ func DropWholeObjects(p *plan.Plan) {
 func isWhole(report *apply.Report) bool {
 	isNotDone := func(change object.Change) bool { return change.Action == object.NotDone }
 	return report.Err == nil || len(report.Changes) > 0 && !slices.ContainsFunc(report.Changes, isNotDone)
+}
+
+// A DryRun is the value of --dry-run: "server" or "none".
+type DryRun string
+
+// The values of --dry-run.
+const (
+	DryRunOfServer = "server"
+	NoDryRun       = "none"
+)
+
+// AddDryRun adds --dry-run.
+func AddDryRun(command *cobra.Command, d *DryRun) {
+	*d = NoDryRun
+	flag := command.Flags().VarPF(d, "dry-run", "",
+		"server: show the changes that the cluster would make, without applying them; or none")
+	flag.NoOptDefVal = DryRunOfServer
+	_ = command.RegisterFlagCompletionFunc("dry-run",
+		cobra.FixedCompletions([]string{DryRunOfServer, NoDryRun}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// IsEnabled reports whether the apply is a dry run.
+func (d DryRun) IsEnabled() bool { return d == DryRunOfServer }
+
+// String returns the value of the flag.
+func (d *DryRun) String() string { return string(*d) }
+
+// Type returns the type in the help.
+func (d *DryRun) Type() string { return "name" }
+
+// Set sets the value of the flag.
+func (d *DryRun) Set(value string) error {
+	if value != DryRunOfServer && value != NoDryRun {
+		return errors.New(`use --dry-run=server, which asks the cluster; "runlevel plan OLD NEW" needs none`)
+	}
+	*d = DryRun(value)
+	return nil
+}
+
+// foreignFlag is the flag that names the managers and objects whose foreign fields an apply removes.
+const foreignFlag = "remove-foreign-fields"
+
+// removesForeign returns which foreign fields the values of the flag remove; nil if there are no values. A value with a
+// slash names an object, which the release must have, and any other value a manager.
+func removesForeign(values []string, release *payload.Payload) (func(id kinds.ID, manager string) bool, error) {
+	if len(values) == 0 {
+		return nil, nil
+	}
+	var managers []string
+	var objects []loader.Selector
+	for _, value := range values {
+		if !strings.Contains(value, "/") {
+			managers = append(managers, value)
+			continue
+		}
+		object, err := loader.ParseSelector(value)
+		if err == nil {
+			err = object.Check(release)
+		}
+		if err != nil {
+			return nil, Misusef("--%s %s: %w", foreignFlag, value, err)
+		}
+		objects = append(objects, object)
+	}
+	return func(id kinds.ID, manager string) bool {
+		isNamed := func(object loader.Selector) bool { return object.Matches(id) }
+		return slices.Contains(managers, manager) || slices.ContainsFunc(objects, isNamed)
+	}, nil
 }

@@ -15,12 +15,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/fields"
 )
 
 // isOurs reports whether an entry is of our applies.
@@ -67,4 +70,82 @@ func patchEntries(ctx context.Context, c *cluster.Cluster, resource cluster.Reso
 		return nil, fmt.Errorf("take over fields of %s %s: %w", resource.Kind, live.GetName(), err)
 	}
 	return c.Patch(ctx, resource, live.GetNamespace(), live.GetName(), patch)
+}
+
+// OwnersIn returns a function like Owners for the fields of an object. It takes paths of differences between the object
+// and its wanted state. There may be very many of these paths.
+func OwnersIn(live *unstructured.Unstructured) func(fields.Path) []string {
+	entries := read(live.GetManagedFields())
+	all := fieldpath.NewSet()
+	for _, entry := range entries {
+		all = all.Union(entry.fields)
+	}
+	return func(path fields.Path) []string { return ownersOf(entries, asOwned(live.Object, path, all)) }
+}
+
+// asOwned converts a path to the form that it has in managedFields.
+func asOwned(object any, path fields.Path, all *fieldpath.Set) fieldpath.Path {
+	var owned fieldpath.Path
+	for _, step := range path {
+		inner, place := step.In(object)
+		element := fieldpath.PathElement{FieldName: &step.Key}
+		if step.IsItem() {
+			element = itemAs(inner, place, all)
+		}
+		owned, object, all = append(owned, element), inner, all.WithPrefix(element)
+	}
+	return owned
+}
+
+// itemAs returns a step to an item of a list as in managedFields: by its keys, its value or its index. Only entries
+// that have the item show which one is used.
+func itemAs(item any, place int, all *fieldpath.Set) fieldpath.PathElement {
+	for _, step := range steps(all) {
+		if leadsTo(step, item, place) {
+			return step
+		}
+	}
+	return fieldpath.PathElement{Index: &place}
+}
+
+// leadsTo reports whether a step of an entry leads to an item of a list.
+func leadsTo(step fieldpath.PathElement, item any, place int) bool {
+	switch {
+	case step.Key != nil:
+		keyed, _ := item.(map[string]any)
+		return keyed != nil && !slices.ContainsFunc(*step.Key, func(key value.Field) bool {
+			return !value.Equals(key.Value, value.NewValueInterface(keyed[key.Name]))
+		})
+	case step.Value != nil:
+		return item != nil && value.Equals(*step.Value, value.NewValueInterface(item))
+	default:
+		return step.Index != nil && *step.Index == place
+	}
+}
+
+// Disown removes the owner references to a ClusterVersion from a live object. The cluster-version operator sets one on
+// each object that it creates; with it, garbage collection deletes the object when the ClusterVersion is deleted. An
+// adoption removes it, too, from objects that are applied.
+func Disown(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, live metav1.Object) error {
+	var patch []operation
+	for i, owner := range slices.Backward(live.GetOwnerReferences()) {
+		if owner.Kind == "ClusterVersion" && strings.HasPrefix(owner.APIVersion, "config.openshift.io/") {
+			path := fmt.Sprintf("/metadata/ownerReferences/%d", i)
+			patch = append(patch, operation{"test", path + "/uid", string(owner.UID)},
+				operation{Op: "remove", Path: path})
+		}
+	}
+	if len(patch) == 0 {
+		return nil
+	}
+	body, err := json.Marshal(patch)
+	if err == nil {
+		_, err = c.Patch(ctx, resource, live.GetNamespace(), live.GetName(), body)
+	}
+	if err != nil {
+		return fmt.Errorf("remove the owner reference to the ClusterVersion from %s %s: %w", resource.Kind,
+			live.GetName(),
+			err)
+	}
+	return nil
 }

@@ -94,8 +94,8 @@ func (s *scene) bothSides(number int, d difference) []*apiSide {
 	}
 }
 
-// checkLateHooksAreRefused installs the admission policies of the payload: one of them refuses a new pre-drain hook on an
-// OpenShift Machine being deleted. Cluster API allows it.
+// checkLateHooksAreRefused installs the admission policies of the payload: one of them refuses a new pre-drain hook on
+// an OpenShift Machine being deleted. Cluster API allows it.
 func (s *scene) checkLateHooksAreRefused(sides []*apiSide) {
 	s.t.Helper()
 	for _, object := range manifests.Objects() {

@@ -61,8 +61,8 @@ func TestStoppedControlPlanes(t *testing.T) {
 		nil).Degraded
 	want := clusteroperator.Problem{Reason: "ControlPlaneDegraded",
 		Message: "control planes can't replace machines: " +
-			"ControlPlaneMachineSet shop/cluster (FailedReplacement: m-1 has failed); machines have failed, and are " +
-			"to be deleted and made again: shop/m-1"}
+			"ControlPlaneMachineSet shop/cluster (FailedReplacement: m-1 has failed); machines have failed: delete " +
+			"them, so that they are created again: shop/m-1"}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -9,7 +9,9 @@ package patch
 import (
 	"context"
 	"fmt"
+	"regexp"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
@@ -56,4 +58,12 @@ func RemoveFinalizer(ctx context.Context, c client.Writer, object client.Object,
 
 func since(base client.Object) client.Patch {
 	return client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+}
+
+var lackOfRights = regexp.MustCompile(` is forbidden: User ".*" cannot \S+ (resource|path) "`)
+
+// IsLackOfRights reports whether RBAC has refused a request: admission and quotas answer with the same reason, in other
+// words.
+func IsLackOfRights(err error) bool {
+	return apierrors.IsForbidden(err) && lackOfRights.MatchString(err.Error())
 }

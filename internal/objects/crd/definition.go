@@ -13,6 +13,8 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/runlevel/runlevel/internal/objects/fields"
 )
 
 // The apiVersion and the kind of a definition.
@@ -138,4 +140,100 @@ func notADefinition(object map[string]any) *Problem {
 		}
 	}
 	return nil
+}
+
+// misfit returns the problem of an object that doesn't fit Go's type for it.
+func misfit(object map[string]any, read func(map[string]any) error) Problem {
+	found := fields.Misfits(object, read)[0]
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(found.Err, &wrong) {
+		return Problem{
+			Path:    found.Path,
+			Message: oneLine(strings.TrimSpace(nameOf(object, found.Path) + " can't be read: " + found.Err.Error())),
+		}
+	}
+	kind, _, _ := strings.Cut(wrong.Value, " ") // "number 1.5"
+	return Problem{Path: found.Path, Message: oneLine(nameOf(object, found.Path) + ": can't be " + article(kind))}
+}
+
+// article returns a JSON type with its article.
+func article(kind string) string {
+	switch kind {
+	case "array":
+		return "a list"
+	case "object":
+		return "a mapping"
+	case "bool":
+		return "true or false"
+	default:
+		return "a " + kind
+	}
+}
+
+// nameOf returns a path as people write it.
+func nameOf(object any, path []string) string {
+	name := ""
+	for _, key := range path {
+		var isList bool
+		object, isList = child(object, key)
+		name = join(name, key, isList)
+	}
+	return name
+}
+
+// password is the format of values that must not be shown.
+const password = "password"
+
+// secrets adds to found the values of an object that have the format password in its
+// schema, in any of several alternatives, whether it applies or not.
+func secrets(found []string, value any, schema *apiextensions.JSONSchemaProps) []string {
+	if schema == nil || value == nil {
+		return found
+	}
+	if schema.Format == password {
+		return scalars(found, value)
+	}
+	for _, alternatives := range [][]apiextensions.JSONSchemaProps{schema.AllOf, schema.AnyOf, schema.OneOf} {
+		for i := range alternatives {
+			found = secrets(found, value, &alternatives[i])
+		}
+	}
+	found = secrets(found, value, schema.Not)
+	switch value := value.(type) {
+	case map[string]any:
+		for key, item := range value {
+			if property, ok := schema.Properties[key]; ok {
+				found = secrets(found, item, &property)
+			} else if schema.AdditionalProperties != nil {
+				found = secrets(found, item, schema.AdditionalProperties.Schema)
+			}
+		}
+	case []any:
+		for _, item := range value {
+			if schema.Items != nil {
+				found = secrets(found, item, schema.Items.Schema)
+			}
+		}
+	}
+	return found
+}
+
+// scalars adds all values in the place of a password, of any type.
+func scalars(found []string, value any) []string {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, item := range value {
+			found = scalars(found, item)
+		}
+	case []any:
+		for _, item := range value {
+			found = scalars(found, item)
+		}
+	case nil:
+	default:
+		if text := fmt.Sprint(value); text != "" {
+			found = append(found, text)
+		}
+	}
+	return found
 }

@@ -13,6 +13,10 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // A Difference is one field that differs. Old is nil for an added field, and New for a
@@ -193,4 +197,83 @@ func WithoutServers(object map[string]any) map[string]any {
 	}
 	trimmed["metadata"] = metadata
 	return trimmed
+}
+
+// ForeignFields are fields of an object that a manager has set, and that the release of the object does not have.
+type ForeignFields struct {
+	Manager string    `json:"manager"`
+	Since   time.Time `json:"since,omitzero"` // when the manager last changed any of its fields
+	Fields  []string  `json:"fields"`
+}
+
+// mostForeign is how many fields of a manager are named in a sentence.
+const mostForeign = 5
+
+// notInRelease ends each sentence about foreign fields.
+const notInRelease = ", which the release does not have"
+
+// String returns who has set which fields, and when, in a sentence.
+func (f ForeignFields) String() string {
+	text := f.Manager + " set " + printable.Few(f.Fields, mostForeign)
+	if !f.Since.IsZero() {
+		text += " at " + f.Since.UTC().Format(time.RFC3339)
+	}
+	return text + notInRelease
+}
+
+// IsForeign reports whether a line about a waiting object is about foreign fields.
+func IsForeign(line string) bool { return strings.HasSuffix(line, notInRelease) }
+
+// KeysAt returns the keys and indexes of a field that the API server has named as in .spec.list[name="a"].field, as far
+// as the object has them.
+func KeysAt(object map[string]any, path string) (keys []string) {
+	for value := any(object); path != ""; {
+		switch inside := value.(type) {
+		case map[string]any:
+			key := longestKey(inside, strings.TrimPrefix(path, "."))
+			if key == "" {
+				return keys
+			}
+			keys, value, path = append(keys, key), inside[key], strings.TrimPrefix(path, ".")[len(key):]
+		case []any:
+			index, rest := findItem(inside, path)
+			if index < 0 {
+				return keys
+			}
+			keys, value, path = append(keys, strconv.Itoa(index)), inside[index], rest
+		default:
+			return keys
+		}
+	}
+	return keys
+}
+
+// longestKey returns the longest key with which a path begins; "" if there is none.
+func longestKey(fields map[string]any, path string) (longest string) {
+	for key := range fields {
+		rest, begins := strings.CutPrefix(path, key)
+		if begins && (rest == "" || rest[0] == '.' || rest[0] == '[') && len(key) > len(longest) {
+			longest = key
+		}
+	}
+	return longest
+}
+
+// A Refusal is why an API server refuses an object.
+type Refusal struct {
+	Path    []string // to the field: keys of mappings, and indexes of lists
+	Message string   // one line: the field and its problem
+}
+
+// Refuses is how every command begins the message of a refusal, whether an API server has refused the object, or it was
+// found out without one.
+const Refuses = "the API server refuses it: "
+
+// RefusalMessages returns the messages of refusals.
+func RefusalMessages(refusals []Refusal) []string {
+	var messages []string
+	for _, refusal := range refusals {
+		messages = append(messages, refusal.Message)
+	}
+	return messages
 }

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -175,4 +176,30 @@ func checkForeignKind(s *subject, r *reporter) {
 			"%s of %s is neither Kubernetes' nor defined in the payload, so the cluster must have it already (%s)",
 			kind.Kind, kind.Group, printable.Count(len(s.byKind[kind]), "object"))
 	}
+}
+
+// An UncheckedKind is a kind whose objects are not validated, since its schema is not known.
+type UncheckedKind struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Count      int    `json:"count"` // of objects
+}
+
+// unchecked returns the kinds of the payload that Kubernetes does not have, and that no definition of the payload
+// describes on the clusters of their objects. Of a component in a release, only its own objects count.
+func (s *subject) unchecked() []UncheckedKind {
+	counts := map[schema.GroupVersionKind]int{}
+	for _, m := range s.normal {
+		if s.change.concerns(m) && !kinds.Scheme().Recognizes(m.kind) && len(s.schemas.validatorsOf(m)) == 0 {
+			counts[m.kind]++
+		}
+	}
+	found := []UncheckedKind{}
+	for kind, count := range counts {
+		found = append(found, UncheckedKind{kind.GroupVersion().String(), kind.Kind, count})
+	}
+	slices.SortFunc(found, func(a, b UncheckedKind) int {
+		return cmp.Or(cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.Kind, b.Kind))
+	})
+	return found
 }

@@ -16,8 +16,12 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -219,4 +223,40 @@ func AwaitCollector(t testing.TB, c client.Client, last client.Object) {
 		t.Fatal(err)
 	}
 	AwaitGone(t, c, last, client.ObjectKeyFromObject(last))
+}
+
+// BeforeFirstDelete returns a client configuration that calls a function of the test before the first deletion of a
+// machine is sent, with the machine's name.
+func BeforeFirstDelete(config *rest.Config, change func(name string)) *rest.Config {
+	var first sync.Once
+	return sandboxtest.Before(config, func(request *http.Request) error {
+		folder, name := path.Split(request.URL.Path)
+		if request.Method == http.MethodDelete && strings.HasSuffix(folder, "/machines/") {
+			first.Do(func() { change(name) })
+		}
+		return nil
+	})
+}
+
+// NewCluster returns a Cluster c of the namespace, whose infrastructure no controller knows.
+func (f *Fixture) NewCluster() *clusterv1.Cluster {
+	cluster := &clusterv1.Cluster{ObjectMeta: f.Meta("c")}
+	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: "infra.example.com",
+		Kind:     "Rack",
+		Name:     "r",
+	}
+	return cluster
+}
+
+// MachineSpec returns a template's spec of machines of the Cluster c: the KwokMachineTemplate small is for their
+// infrastructure, and the KwokConfigTemplate plain for their bootstrap data.
+func MachineSpec() clusterv1.MachineSpec {
+	reference := func(kind, name string) clusterv1.ContractVersionedObjectReference {
+		return clusterv1.ContractVersionedObjectReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: kind, Name: name}
+	}
+	return clusterv1.MachineSpec{
+		ClusterName: "c", InfrastructureRef: reference("KwokMachineTemplate", "small"),
+		Bootstrap: clusterv1.Bootstrap{ConfigRef: reference("KwokConfigTemplate", "plain")},
+	}
 }

@@ -8,17 +8,31 @@
 package runtimehooktest
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/openshift/library-go/pkg/crypto"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // An Extension is a runtime extension.
@@ -116,4 +130,134 @@ func FreeAddress(t testing.TB) string {
 	}
 	defer func() { _ = listener.Close() }()
 	return listener.Addr().String()
+}
+
+// keys creates the keys of all certificates.
+var keys = crypto.ECDSAKeyPairGenerator{Curve: crypto.P256}
+
+// Expired is the name of a certificate that has expired.
+const Expired = "expired"
+
+// An issuedCertificate is a certificate, its key, and the certificate of the authority that has signed it, all as PEM.
+type issuedCertificate struct{ cert, key, ca []byte }
+
+// issueCertificate issues a certificate for a server with these names, or for 127.0.0.1 if there are none.
+func issueCertificate(t testing.TB, names ...string) issuedCertificate {
+	t.Helper()
+	lifetime := 24 * time.Hour
+	if slices.Contains(names, Expired) {
+		lifetime = -time.Hour
+	}
+	hosts := sets.New(names...).Delete(Expired)
+	if len(hosts) == 0 {
+		hosts.Insert("127.0.0.1")
+	}
+	signer, err := crypto.NewSigningCertificate("extensions of a test", keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority := crypto.CA{Config: signer, SerialGenerator: &crypto.RandomSerialGenerator{}}
+	server, err := authority.NewServerCertificate(hosts, keys, crypto.WithLifetime(lifetime))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var issued issuedCertificate
+	if issued.cert, issued.key, err = server.GetPEMBytes(); err != nil {
+		t.Fatal(err)
+	}
+	if issued.ca, _, err = signer.GetPEMBytes(); err != nil {
+		t.Fatal(err)
+	}
+	return issued
+}
+
+// Register creates an ExtensionConfig with the namespace's name, for that namespace alone. It is deleted at the end of
+// the test.
+func (e *Extension) Register(t testing.TB, c client.Client, namespace string) *runtimev1.ExtensionConfig {
+	t.Helper()
+	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	config.Spec.ClientConfig = e.ClientConfig()
+	config.Spec.NamespaceSelector = &metav1.LabelSelector{
+		MatchLabels: map[string]string{corev1.LabelMetadataName: namespace},
+	}
+	if err := c.Create(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Delete(context.Background(), config) })
+	return config
+}
+
+// Discover writes the status of an ExtensionConfig as its controller does once it has discovered the hooks.
+func Discover(t testing.TB, c client.Client, config *runtimev1.ExtensionConfig, policy runtimev1.FailurePolicy,
+	hooks ...string) {
+	t.Helper()
+	before := config.DeepCopy()
+	for _, hook := range hooks {
+		config.Status.Handlers = append(config.Status.Handlers, runtimev1.ExtensionHandler{
+			Name: strings.ToLower(hook) + "." + config.Name, TimeoutSeconds: 10, FailurePolicy: policy,
+			RequestHook: runtimev1.GroupVersionHook{APIVersion: hooksv1.GroupVersion.String(), Hook: hook},
+		})
+	}
+	config.Status.Conditions = []metav1.Condition{{
+		Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: metav1.ConditionTrue, Reason: "Discovered",
+		ObservedGeneration: config.Generation, LastTransitionTime: metav1.Now(),
+	}}
+	if err := c.Status().Patch(t.Context(), config, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// StartProcess runs an extension as a process of its own until the test ends, and returns the configuration of its
+// clients. The command gets the flags of package extensionserver, and must log its address.
+func StartProcess(t testing.TB, command *exec.Cmd) runtimev1.ClientConfig {
+	t.Helper()
+	folder := t.TempDir()
+	ca := WriteCertificate(t, folder)
+	command.Args = append(command.Args, "--listen=127.0.0.1:0", "--cert-file="+filepath.Join(folder, "tls.crt"),
+		"--key-file="+filepath.Join(folder, "tls.key"))
+	stderr, err := command.StderrPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	})
+	return runtimev1.ClientConfig{URL: "https://" + awaitAddress(t, bufio.NewScanner(stderr)), CABundle: ca}
+}
+
+// WriteCertificate writes a certificate for 127.0.0.1 and its key into a folder, as tls.crt and tls.key, and returns
+// that of its authority.
+func WriteCertificate(t testing.TB, folder string) []byte {
+	t.Helper()
+	issued := issueCertificate(t)
+	for name, text := range map[string][]byte{"tls.crt": issued.cert, "tls.key": issued.key} {
+		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return issued.ca
+}
+
+// awaitAddress reads the log of an extension up to its address, and returns that. Later lines go to the test's standard
+// error.
+func awaitAddress(t testing.TB, stderr *bufio.Scanner) string {
+	t.Helper()
+	listens := regexp.MustCompile(` at (\S+:\d+)$`)
+	for stderr.Scan() {
+		if found := listens.FindStringSubmatch(stderr.Text()); found != nil {
+			go func() {
+				for stderr.Scan() {
+					_, _ = os.Stderr.WriteString(stderr.Text() + "\n")
+				}
+			}()
+			return found[1]
+		}
+		t.Log(stderr.Text())
+	}
+	t.Fatalf("the extension has ended: %v", stderr.Err())
+	return ""
 }

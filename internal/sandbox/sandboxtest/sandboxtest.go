@@ -16,23 +16,32 @@
 package sandboxtest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/yaml"
 
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
 	"github.com/runlevel/runlevel/internal/sandbox"
 )
@@ -176,4 +185,146 @@ func typed[T any](t testing.TB, object *unstructured.Unstructured) *T {
 		t.Errorf("read %s: %v", object.GetName(), err)
 	}
 	return result
+}
+
+// Account creates a service account with rights in its namespace, and returns its client
+// configuration. The API server applies the rights after a moment.
+func (c *SharedSandbox) Account(t testing.TB, namespace, name string, may ...rbacv1.PolicyRule) *rest.Config {
+	t.Helper()
+	accounts := c.Client(t).CoreV1().ServiceAccounts(namespace)
+	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if len(may) > 0 {
+		c.allow(t, namespace, name, may)
+	}
+	token, err := accounts.CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(c.Sandbox(t).Config)
+	config.BearerToken = token.Status.Token
+	return config
+}
+
+// allow binds an account to a new role in its namespace.
+func (c *SharedSandbox) allow(t testing.TB, namespace, name string, may []rbacv1.PolicyRule) {
+	t.Helper()
+	meta, rbac := metav1.ObjectMeta{Name: name}, c.Client(t).RbacV1()
+	if _, err := rbac.Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: may},
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := rbac.RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: meta,
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Connect returns a connection to the sandbox, as its administrator.
+func (c *SharedSandbox) Connect(t testing.TB) *cluster.Cluster {
+	t.Helper()
+	return Connect(t, c.Sandbox(t).Config)
+}
+
+// ConnectAs returns a connection to the sandbox as a user with the rights of system:authenticated.
+func (c *SharedSandbox) ConnectAs(t testing.TB, user string) *cluster.Cluster {
+	t.Helper()
+	config := rest.CopyConfig(c.Sandbox(t).Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	return Connect(t, config)
+}
+
+// Connect returns a connection to a cluster.
+func Connect(t testing.TB, config *rest.Config) *cluster.Cluster {
+	t.Helper()
+	connected, err := cluster.Connect(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return connected
+}
+
+// Apply applies a manifest as Runlevel does.
+func Apply(t testing.TB, c *cluster.Cluster, manifest string) *unstructured.Unstructured {
+	t.Helper()
+	return ApplyObject(t, c, ParseObject(t, manifest)).Object
+}
+
+// ApplyObject applies an object as Runlevel does.
+func ApplyObject(t testing.TB, c *cluster.Cluster, object *unstructured.Unstructured) cluster.WriteResult {
+	t.Helper()
+	resource, err := c.Find(t.Context(), object.GroupVersionKind())
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied, err := c.Apply(t.Context(), resource, object, cluster.Force)
+	if err != nil {
+		t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
+	}
+	return applied
+}
+
+// ParseObject returns the object of a manifest.
+func ParseObject(t testing.TB, manifest string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(manifest), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+// pollInterval is the interval at which the functions of this file poll.
+const pollInterval = 50 * time.Millisecond
+
+// Eventually polls until isWanted returns true. At the timeout, the test fails with the text, which describes the
+// condition.
+func Eventually(t testing.TB, what string, isWanted func(context.Context) bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), pollInterval, patience, true,
+		func(ctx context.Context) (bool, error) { return isWanted(ctx), nil })
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// EventuallySucceeds polls until try returns no error. At the timeout, the test fails with the last error.
+func EventuallySucceeds(t testing.TB, try func(context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), pollInterval, patience, true,
+		func(ctx context.Context) (bool, error) {
+			last = try(ctx)
+			return last == nil, nil
+		})
+	if err != nil {
+		t.Fatalf("%v: %v", err, last)
+	}
+}
+
+// ReadOnly returns a configuration for reading: every other request fails the test, except for dry runs, and reviews
+// of access and of tokens.
+func ReadOnly(t testing.TB, config *rest.Config) *rest.Config {
+	return Tap(config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+		// access and self-subject reviews
+		isQuestion := request.Method == http.MethodGet || strings.HasPrefix(request.URL.Path, "/apis/auth")
+		if !isQuestion && request.URL.Query().Get("dryRun") != metav1.DryRunAll {
+			body, err := io.ReadAll(request.Body) // deletes have dryRun in the body
+			if err != nil {
+				return nil, err
+			}
+			if request.Method != http.MethodDelete || !bytes.Contains(body, []byte(`"dryRun":["All"]`)) {
+				t.Errorf("unexpected write: %s %s", request.Method, request.URL)
+			}
+			request = request.Clone(request.Context())
+			request.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		return send.RoundTrip(request)
+	})
 }

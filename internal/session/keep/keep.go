@@ -11,8 +11,10 @@
 package keep
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -115,4 +118,105 @@ func (k *Keeper) Announce() {
 		Type:    Keeping,
 		Message: fmt.Sprintf("%s of %s", printable.Count(objects, "object"), printable.Count(len(groupKinds), "kind")),
 	})
+}
+
+// An EventType is the type of an Event.
+type EventType string
+
+// The events.
+const (
+	Keeping   EventType = "keeping"   // from now on
+	Repaired  EventType = "repaired"  // an object, with Action; Lost has the lost values of other managers
+	Contested EventType = "contested" // an object whose repairs others revert again and again
+	Failing   EventType = "failing"   // an object that can't be repaired; it is tried again
+	Recovered EventType = "recovered" // an object that was contested or failing, and matches the release again
+	Unwatched EventType = "unwatched" // changes of a kind are not seen
+	Watched   EventType = "watched"   // they are again
+	Missed    EventType = "missed"    // an object that a resync has repaired, and no watch had shown
+	Passed    EventType = "passed"    // a resync is over
+)
+
+// An Event is one thing that happened.
+type Event struct {
+	Time    time.Time            `json:"time"`
+	Type    EventType            `json:"type"`
+	Action  object.Action        `json:"action,omitempty"`
+	Object  *kinds.ID            `json:"object,omitempty"`
+	File    string               `json:"file,omitempty"`
+	Reason  string               `json:"reason,omitempty"`
+	Message string               `json:"message,omitempty"`
+	Lost    []ownership.Conflict `json:"lost,omitempty"`
+}
+
+// emit calls OnEvent. Events come one after the other.
+func (k *Keeper) emit(event Event) {
+	if event.Time.IsZero() {
+		event.Time = k.cluster.Now().UTC()
+	}
+	k.emitting.Lock()
+	defer k.emitting.Unlock()
+	k.options.OnEvent(event)
+}
+
+// Problems returns the objects that are contested or failing now, as they were reported, in order. A nil Keeper has
+// none.
+func (k *Keeper) Problems() []Event {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var problems []Event
+	for _, o := range k.inOrder {
+		if o.problem != nil {
+			problems = append(problems, *o.problem)
+		}
+	}
+	slices.SortFunc(problems, func(a, b Event) int {
+		return cmp.Or(kinds.Compare(*a.Object, *b.Object), cmp.Compare(a.File, b.File))
+	})
+	return problems
+}
+
+// UnwatchedKinds returns how many kinds have changes that are not seen now.
+func (k *Keeper) UnwatchedKinds() int {
+	if k == nil {
+		return 0
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	unwatched := 0
+	for _, w := range k.watches {
+		if len(w.errs) > 0 {
+			unwatched++
+		}
+	}
+	return unwatched
+}
+
+// report reports a problem of an object, which lasts until endProblem finds that it is over.
+func (k *Keeper) report(o *objectState, problem Event) {
+	problem.Time = k.cluster.Now().UTC()
+	k.mu.Lock()
+	o.problem = &problem
+	k.mu.Unlock()
+	k.emit(problem)
+}
+
+// endProblem reports that the problem of an object is over, if it is: the object matches the release, and no other
+// writer has changed it for a while.
+func (k *Keeper) endProblem(o *objectState) {
+	k.mu.Lock()
+	remaining := o.contention.left(time.Now())
+	isOver := o.problem != nil && !o.mayDiffer && !o.isTerminating && !k.failing[o] && remaining <= 0
+	switch {
+	case isOver:
+		o.problem, o.contention = nil, contention{}
+	case o.problem != nil && remaining > 0:
+		k.queue.AddAfter(o, remaining)
+	}
+	k.mu.Unlock()
+	if isOver {
+		k.emit(Event{Type: Recovered, Object: &o.id, File: o.manifest.Path, Message: "it matches the release again"})
+	}
 }

@@ -12,10 +12,14 @@ package notify
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -23,6 +27,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
@@ -172,4 +177,123 @@ func isSameFailure(a, b Event) bool {
 	isSame := func(a, b record.ObjectFailure) bool { return a.ID == b.ID && a.Hook == b.Hook && a.Reason == b.Reason }
 	return a.Reason == b.Reason && slices.EqualFunc(a.Failures, b.Failures, isSame) &&
 		(len(a.Failures) > 0 || a.Message == b.Message)
+}
+
+// A CloudEvent is an event as it is sent: CloudEvents 1.0, in its structured mode.
+type CloudEvent struct {
+	SpecVersion string    `json:"specversion"`
+	ID          string    `json:"id"`      // the same in each try to deliver the event
+	Source      string    `json:"source"`  // the URL of the record
+	Type        string    `json:"type"`    // dev.runlevel.release. and the outcome
+	Subject     string    `json:"subject"` // the release
+	Time        time.Time `json:"time"`    // by the clock of the cluster
+	ContentType string    `json:"datacontenttype"`
+	Data        Event     `json:"data"`
+}
+
+// newCloudEvent returns the document of an event on a release of the cluster at a server's URL.
+func newCloudEvent(event Event, server string, now time.Time) CloudEvent {
+	return CloudEvent{
+		SpecVersion: "1.0", ID: uuid.NewString(), Type: "dev.runlevel.release." + string(event.Outcome),
+		Subject: event.Release,
+		Source: fmt.Sprintf("%s/api/v1/namespaces/%s/configmaps/%s", strings.TrimSuffix(server, "/"), event.Namespace,
+			lock.Name(event.Release)),
+		Time: now.UTC(), ContentType: "application/json", Data: event,
+	}
+}
+
+// harmless escapes what Slack gives a meaning to, and keeps texts of a cluster from calling everybody in a channel.
+var harmless = strings.NewReplacer(
+	"&", "&amp;", "<", "&lt;", ">", "&gt;",
+	"@everyone", "@\u200beveryone", "@channel", "@\u200bchannel", "@here", "@\u200bhere", "@all", "@\u200ball",
+)
+
+// slackBody returns the message of an event for an incoming webhook of Slack.
+func (c CloudEvent) slackBody() ([]byte, error) {
+	text := c.Data.Text
+	if c.Data.Cluster != "" {
+		text = c.Data.Cluster + ": " + text
+	}
+	return json.Marshal(map[string]string{"text": harmless.Replace(text)})
+}
+
+// words are the verbs of sentences about a release.
+var words = map[EventType]string{Begun: "has begun", Completed: "completed", Failed: "failed", Blocked: "is blocked"}
+
+// textOf returns an event in a line, such as "shop 1.4.0 → 1.5.0: update completed in 42s: 3 created, 12 configured".
+func textOf(e Event) string {
+	what := string(e.Action) + " " + words[e.Outcome]
+	switch {
+	case e.Outcome == RolledBack:
+		what = "rolled back"
+	case e.Outcome == Uninstalled:
+		what = "uninstalled"
+	case e.Outcome == Begun && e.IsResumed:
+		what = string(e.Action) + " continues"
+	}
+	switch e.Outcome {
+	case Begun:
+		if e.By != "" {
+			what += " by " + e.By
+		}
+	case Blocked:
+		what += " by " + strings.Join(e.Checks, ", ")
+	case Failed:
+		what += " after " + rounded(e.Seconds)
+	default:
+		what += " in " + rounded(e.Seconds)
+	}
+	if details := detailsOf(e); details != "" {
+		what += ": " + details
+	}
+	return printable.Line(titleOf(e) + ": " + what)
+}
+
+// titleOf returns the release with its versions.
+func titleOf(e Event) string {
+	title := e.Release
+	if e.From != "" {
+		title += " " + e.From + " →"
+	}
+	if e.Version != "" {
+		title += " " + e.Version
+	}
+	return title
+}
+
+// detailsOf returns why an action has failed or is blocked, with the first object that has failed; otherwise the
+// changes.
+func detailsOf(e Event) string {
+	details := e.Message
+	if len(e.Failures) > 0 {
+		first := e.Failures[0]
+		failure := first.OrHook(first.Hook) + ": " + first.Message
+		switch {
+		// the error of the apply is that of the object
+		case details == "" || strings.Contains(details, first.ID.String()):
+			details = failure
+		default:
+			details += "; " + failure
+		}
+		if others := len(e.Failures) - 1 + e.More; others > 0 {
+			details += fmt.Sprintf(" (and %d more)", others)
+		}
+	}
+	if details != "" {
+		return details
+	}
+	var counts []string
+	for action, count := range e.Counts {
+		counts = append(counts, fmt.Sprintf("%d %s", count, action))
+	}
+	slices.Sort(counts)
+	return strings.Join(counts, ", ")
+}
+
+func rounded(seconds float64) string {
+	took := time.Duration(seconds * float64(time.Second))
+	if took < 10*time.Second {
+		return took.Round(100 * time.Millisecond).String()
+	}
+	return took.Round(time.Second).String()
 }

@@ -2,8 +2,11 @@ package uninstall
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,10 +19,12 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
 	"github.com/runlevel/runlevel/internal/cluster/waiter"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session/notify"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
 const (
@@ -278,4 +283,83 @@ func (r *remover) emit(event Event) {
 	if r.options.OnEvent != nil {
 		r.options.OnEvent(event)
 	}
+}
+
+// mostFailures bounds how many of the remaining objects an event names.
+const mostFailures = 5
+
+// notifyBegun reports that the uninstall has begun. The record was written before.
+func (r *remover) notifyBegun(ctx context.Context) {
+	r.recordID = r.store.UID()
+	event := r.event(notify.Begun)
+	event.By, event.IsResumed = r.hold.Holder(), r.plan.Begun != nil
+	r.notifier.Notify(ctx, r.options.Notify, r.recordID, event)
+}
+
+// notifyEnd reports the end of an uninstall that has begun. If all objects were deleted, the record of the event was
+// deleted, too.
+func (r *remover) notifyEnd(ctx context.Context) {
+	if r.recordID == "" {
+		return
+	}
+	event := r.event(notify.Uninstalled)
+	event.Seconds, event.Counts = r.report.Seconds, map[object.Action]int{object.Deleted: r.report.Counts.Objects}
+	if kept := len(r.report.Kept); kept > 0 {
+		event.Counts[object.Kept] = kept
+	}
+	if r.report.Err != nil {
+		event.Outcome, event.Reason, event.Message = notify.Failed, r.report.Reason, r.report.Error
+		for _, remaining := range r.report.Left {
+			event.Failures = append(event.Failures,
+				record.ObjectFailure{ID: remaining.Object, Message: remaining.Message})
+		}
+		if event.More = max(len(event.Failures)-mostFailures, 0); event.More > 0 {
+			event.Failures = event.Failures[:mostFailures]
+		}
+	}
+	r.notifier.Notify(ctx, r.options.Notify, r.recordID, event)
+}
+
+// event returns an event of the uninstall.
+func (r *remover) event(outcome notify.EventType) notify.Event {
+	return notify.Event{Outcome: outcome, Action: notify.Uninstall, Version: r.plan.Version}
+}
+
+// markKept marks the kept objects of the release, which are not to be taken for those of a release whose record is
+// lost. They keep their labels: a later uninstall finds them. A refused mark is a note, and holds nothing up.
+func (r *remover) markKept(ctx context.Context) error {
+	now := r.cluster.Now().UTC().Format(time.RFC3339)
+	var owned []objectmeta.LiveMetadata
+	for _, kept := range r.plan.Kept {
+		if kept.head.IsOf(r.options.Release) {
+			owned = append(owned, kept.head)
+		}
+	}
+	forEach(owned, func(_ int, head objectmeta.LiveMetadata) {
+		_, err := r.cluster.Patch(ctx, head.Resource, head.ID.Namespace, head.ID.Name, markOf(head, now))
+		if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.report.Notes = append(r.report.Notes, fmt.Sprintf(
+				"%s is kept and could not be marked, so status may report a lost record: %s", head.ID,
+				printable.Line(err.Error())))
+		}
+	})
+	return context.Cause(ctx)
+}
+
+// markOf returns the JSON patch that marks an object, if it is the same one.
+func markOf(head objectmeta.LiveMetadata, now string) []byte {
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	key := strings.ReplaceAll(objectmeta.UninstalledAnnotation, "/", "~1")
+	mark := operation{"add", "/metadata/annotations/" + key, now}
+	if len(head.Object().GetAnnotations()) == 0 {
+		mark = operation{"add", "/metadata/annotations", map[string]string{objectmeta.UninstalledAnnotation: now}}
+	}
+	patch, _ := json.Marshal([]operation{{"test", "/metadata/uid", head.UID}, mark})
+	return patch
 }

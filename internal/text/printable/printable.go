@@ -11,9 +11,13 @@ package printable
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -137,4 +141,66 @@ func ShellWord(word string) string {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// RequestError returns why a request failed, without what differs from try to try and without secrets: the port on
+// this side of the connection, and the URL, which may have a password.
+func RequestError(err error) error {
+	var (
+		timeout net.Error
+		host    *net.DNSError
+		network *net.OpError
+		request *url.Error
+	)
+	switch {
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return errors.New("no answer in time")
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return errors.New("nothing answers there (connection refused)")
+	case errors.As(err, &host):
+		return fmt.Errorf("there is no host %s", host.Name)
+	case errors.As(err, &network):
+		return network.Err
+	case errors.As(err, &request):
+		return request.Err
+	default:
+		return err
+	}
+}
+
+// Nearest returns the name nearest to a text, in whatever case, if fewer letters differ than a limit; "" if
+// none is.
+func Nearest(text string, names []string, limit int) string {
+	best := ""
+	for _, name := range names {
+		if d := EditDistance(strings.ToLower(name), strings.ToLower(text)); d < limit {
+			best, limit = name, d
+		}
+	}
+	return best
+}
+
+// EditDistance returns how many letters have to be changed, added or left out to make one text
+// of another. It is large, and not exact, where the lengths differ much.
+func EditDistance(a, b string) int {
+	if gap := len(a) - len(b); gap > 8 || gap < -8 {
+		return 9
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
@@ -98,4 +99,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.execute(ctx, s))
 	problem = cmp.Or(problem, r.writeKubeconfig(ctx, s))
 	return ctrl.Result{RequeueAfter: s.after}, r.report(ctx, s, problem)
+}
+
+// planesOfMachine returns the control plane of a machine's Cluster: for a worker as well, which the deletion of the
+// control plane waits for.
+func (r *Reconciler) planesOfMachine(ctx context.Context, object client.Object) []reconcile.Request {
+	m, ok := object.(*clusterv1.Machine)
+	if !ok {
+		return nil
+	}
+	cluster := &clusterv1.Cluster{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName},
+		cluster); err != nil {
+		return nil // the Cluster does not exist, or its creation event follows
+	}
+	return r.planesOfCluster(ctx, cluster)
+}
+
+// planesOfCluster returns the control plane of a Cluster.
+func (r *Reconciler) planesOfCluster(_ context.Context, object client.Object) []reconcile.Request {
+	cluster, ok := object.(*clusterv1.Cluster)
+	if !ok || cluster.Spec.ControlPlaneRef != refTo(cluster.Spec.ControlPlaneRef.Name) {
+		return nil
+	}
+	return []reconcile.Request{
+		{NamespacedName: client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.ControlPlaneRef.Name}},
+	}
 }

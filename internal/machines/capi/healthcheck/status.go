@@ -3,6 +3,7 @@ package healthcheck
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -13,9 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/owners"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/remediation"
 )
 
@@ -118,4 +121,119 @@ func (r *Reconciler) writeStatus(ctx context.Context, check *clusterv1.MachineHe
 func isRestricted(status clusterv1.MachineHealthCheckStatus) bool {
 	allowed := meta.FindStatusCondition(status.Conditions, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	return allowed != nil && allowed.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason
+}
+
+// markAll writes the verdict on each machine, independently of the others.
+func (r *Reconciler) markAll(ctx context.Context, p *examination, targets []target, verdicts []verdict) error {
+	if template := p.check.Spec.Remediation.TemplateRef; template.IsDefined() {
+		var err error
+		if p.requested, err = remediation.ListRequests(ctx, r.client, template.GroupVersionKind(),
+			p.check.Namespace); err != nil {
+			// The conditions of machines are written nevertheless, with the reason why nothing is requested.
+			ctrl.LoggerFrom(ctx).Error(err, "read which remediations are requested")
+		}
+	}
+	var problems []error
+	for i, t := range targets {
+		var err error
+		switch {
+		case verdicts[i].isHealthy:
+			err = errors.Join(p.requested.End(ctx, r.client, t.machine), r.write(ctx, t.machine, healthy(t.machine)))
+		case verdicts[i].reason != "" && !p.isMarked(t.machine, verdicts[i]):
+			err = r.mark(ctx, p, t.machine)
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("mark Machine %s: %w", t.machine.Name, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// healthy returns a machine with the condition of a healthy one. The other conditions are left to the remediating
+// controllers.
+func healthy(m *clusterv1.Machine) *clusterv1.Machine {
+	return withCondition(m, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededCondition,
+		clusterv1.MachineHealthCheckSucceededReason, "")
+}
+
+func withCondition(m *clusterv1.Machine, status metav1.ConditionStatus, kind, reason,
+	message string) *clusterv1.Machine {
+	changed := m.DeepCopy()
+	meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: m.Generation,
+	})
+	return changed
+}
+
+// isMarked reports whether there is nothing to write on an unhealthy machine.
+func (p *examination) isMarked(m *clusterv1.Machine, v verdict) bool {
+	succeeded := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition)
+	return succeeded != nil && succeeded.Status == metav1.ConditionFalse && succeeded.Reason == v.reason &&
+		succeeded.Message == v.message() &&
+		!p.isDue(m)
+}
+
+// isDue reports whether remediation of an unhealthy machine is still to be requested. A request is repeated only after
+// the remediating controller has reported success.
+func (p *examination) isDue(m *clusterv1.Machine) bool {
+	if !p.isAllowed || m.DeletionTimestamp != nil {
+		return false
+	}
+	if p.check.Spec.Remediation.TemplateRef.IsDefined() {
+		return p.requested[m.Name] == nil
+	}
+	remediated := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
+	return remediated == nil || remediated.Status == metav1.ConditionTrue
+}
+
+// mark marks an unhealthy machine, after the machine and its Node were read past the cache: caches are filled one after
+// the other, and a Node missing in one cache must not cause a deletion.
+func (r *Reconciler) mark(ctx context.Context, p *examination, cached *clusterv1.Machine) error {
+	machine := &clusterv1.Machine{}
+	if err := r.server.Get(ctx, client.ObjectKeyFromObject(cached), machine); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	t, err := newTarget(ctx, r.server, machine)
+	if err != nil || machine.UID != cached.UID {
+		return err
+	}
+	v := examine(t, p)
+	if v.reason == "" { // the change causes another reconciliation
+		return nil
+	}
+	changed := withCondition(machine, metav1.ConditionFalse, clusterv1.MachineHealthCheckSucceededCondition, v.reason,
+		v.message())
+	if !p.isDue(machine) {
+		return r.write(ctx, machine, changed)
+	}
+	changed, problem := r.request(ctx, p, changed)
+	if err := r.write(ctx, machine, changed); err != nil || problem != nil {
+		return errors.Join(problem, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("unhealthy Machine marked", "machine", machine.Name, "reason", v.reason, "message",
+		v.message())
+	r.recorder.Eventf(machine, nil, corev1.EventTypeNormal, "MachineMarkedUnhealthy", "Remediate",
+		"Machine %s/%s has been marked as unhealthy by %s/%s", machine.Namespace, machine.Name, p.check.Namespace,
+		p.check.Name)
+	return nil
+}
+
+// write writes the conditions of a machine. It fails with a conflict if another controller has changed the machine
+// meanwhile.
+func (r *Reconciler) write(ctx context.Context, before, changed *clusterv1.Machine) error {
+	if equality.Semantic.DeepEqual(before.Status.Conditions, changed.Status.Conditions) {
+		return nil
+	}
+	return client.IgnoreNotFound(patch.StatusWithLock(ctx, r.client, changed, before))
+}
+
+// request requests the remediation of a machine, by its owner or by an object from a template. It returns the machine
+// with the condition of the request, even if the request fails.
+func (r *Reconciler) request(ctx context.Context, p *examination, m *clusterv1.Machine) (*clusterv1.Machine, error) {
+	if !p.check.Spec.Remediation.TemplateRef.IsDefined() {
+		return withCondition(m, metav1.ConditionFalse, clusterv1.MachineOwnerRemediatedCondition,
+			clusterv1.MachineOwnerRemediatedWaitingForRemediationReason, "Waiting for remediation"), nil
+	}
+	reason, message, err := r.createRequest(ctx, p.check.Spec.Remediation.TemplateRef, m)
+	return withCondition(m, metav1.ConditionFalse, clusterv1.MachineExternallyRemediatedCondition, reason, message), err
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -222,4 +223,25 @@ func isHealthy(m *clusterv1.Machine) bool {
 	return m.Status.NodeRef.IsDefined() &&
 		!meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineNodeHealthyCondition) &&
 		!meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition)
+}
+
+// UnsetReplicas returns the value of spec.replicas for a set or a deployment without one, as Cluster API's admission
+// sets it, which does not run here. With the bounds of the cluster autoscaler, it is the last number of machines within
+// these bounds; otherwise it is 1. If a bound can't be read, it returns the problem: a default would delete machines.
+func UnsetReplicas(annotations map[string]string, last int) (replicas *int32, invalid string) {
+	least, hasLeast := annotations[clusterv1.AutoscalerMinSizeAnnotation]
+	most, hasMost := annotations[clusterv1.AutoscalerMaxSizeAnnotation]
+	if !hasLeast || !hasMost {
+		return ptr.To[int32](1), ""
+	}
+	bounds := [2]int32{}
+	for i, key := range []string{clusterv1.AutoscalerMinSizeAnnotation, clusterv1.AutoscalerMaxSizeAnnotation} {
+		number, err := strconv.ParseInt([]string{least, most}[i], 10, 32)
+		if err != nil || number < 0 {
+			return nil, fmt.Sprintf("spec.replicas is not set, and the annotation %s is %q: write a number", key,
+				annotations[key])
+		}
+		bounds[i] = int32(number)
+	}
+	return ptr.To(max(bounds[0], min(int32(last), bounds[1]))), ""
 }
