@@ -54,7 +54,7 @@ func TestPreviewReportsRetriedFailures(t *testing.T) {
 				"\"shop.example.com\" denied the request: no hats\n",
 		},
 		"unavailable webhook": {
-			prepare: retriedCases["webhook that has an error"].asObstacle(), files: one(red), done: "nothing",
+			prepare: retriedCases["failing webhook"].asObstacle(), files: one(red), done: "nothing",
 			want: "not checkable ConfigMap NS/it: the server refuses it for now, and an apply would try again: " +
 				"Internal error occurred: failed calling webhook \"shop.example.com\": " +
 				"failed to call webhook: an error on the server (\"out of order\") has prevented the request from " +
