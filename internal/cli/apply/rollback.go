@@ -163,8 +163,8 @@ func (f *rollbackFlags) find(ctx context.Context, c *cluster.Cluster, name, revi
 		return nil, err
 	}
 	if !found && len(known.History) == 0 {
-		return nil, core.Misusef("namespace %s has no record of a release %q: \"runlevel list\" lists those that "+
-			"there are", f.Cluster.Namespace, name)
+		return nil, core.Misusef("namespace %s has no record of a release %q: \"runlevel list\" lists all "+
+			"releases", f.Cluster.Namespace, name)
 	}
 	wanted, err := known.FindRollback(revision)
 	if err != nil {

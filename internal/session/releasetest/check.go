@@ -38,7 +38,7 @@ func Check(ctx context.Context, c *cluster.Cluster, namespace, release string,
 	if !found && newest == nil {
 		return "", &reason.Error{
 			Reason: ReasonUnknown,
-			Message: fmt.Sprintf(`namespace %s has no record of a release %q: "runlevel list" lists the releases`,
+			Message: fmt.Sprintf(`namespace %s has no record of a release %q: "runlevel list" lists all releases`,
 				namespace, release),
 		}
 	}
