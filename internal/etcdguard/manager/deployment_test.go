@@ -64,7 +64,7 @@ func TestTheGuardAsItIsShipped(t *testing.T) {
 	giveBack()
 	s.awaitCondition(t, configv1.OperatorDegraded, configv1.ConditionTrue, "no endpoint answers")
 	for _, role := range []string{"etcd-quorum-guard", "etcd-quorum-guard-pods"} {
-		for _, name := range sandboxtest.UnusedRights(t, shared.Sandbox(t), guardManifests(), role, rare) {
+		for _, name := range sandboxtest.UnusedRights(t, own.Sandbox(t), guardManifests(), role, rare) {
 			// which the Deployment has for another value of a flag
 			if !strings.HasSuffix(name, "machines.cluster.x-k8s.io") {
 				t.Errorf("role %s has the right to %s, which is never used", role, name)
