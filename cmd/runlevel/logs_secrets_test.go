@@ -73,7 +73,7 @@ func setSecret(t *testing.T, name string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"data":{"a":"%s"}}`, base64.StdEncoding.EncodeToString([]byte("other-"+secretValue)))
 	_, err := shared.Client(t).CoreV1().Secrets("default").Patch(t.Context(), name, types.MergePatchType, []byte(patch),
-		metav1.PatchOptions{FieldManager: "somebody"})
+		metav1.PatchOptions{FieldManager: "other-manager"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func awaitDead(ts *testscript.TestScript, _ bool, args []string) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			ts.Fatalf("whoever applies release %s is alive", args[0])
+			ts.Fatalf("the process that applies release %s is alive", args[0])
 		}
 	}
 }

@@ -51,10 +51,10 @@ func TestFindKnowsKubernetesOwnKinds(t *testing.T) {
 			Kind:    "Deployment",
 		}: "the cluster has Deployment.apps in version v1, not in v1beta1: the cluster does not serve it",
 		{
-			Group:   "nobody.example.com",
+			Group:   "unserved.example.com",
 			Version: "v1",
 			Kind:    "Widget",
-		}: "the cluster has no kind Widget.nobody.example.com: the cluster does not serve it",
+		}: "the cluster has no kind Widget.unserved.example.com: the cluster does not serve it",
 	} {
 		found, err := c.Find(t.Context(), kind)
 		got := fmt.Sprintf("%s/%s %s, namespaced %t", found.Group, found.Version, found.Resource, found.Namespaced)

@@ -56,7 +56,7 @@ func TestApplyTakesFieldsFromOthers(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "config"}, Data: map[string]string{"key": "theirs"}}
 	if _, err := c.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(), other,
-		metav1.CreateOptions{FieldManager: "somebody-else"}); err != nil {
+		metav1.CreateOptions{FieldManager: "other-manager"}); err != nil {
 		t.Fatal(err)
 	}
 	config := configMap(namespace, "config", map[string]any{"key": "ours"})

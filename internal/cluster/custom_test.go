@@ -56,7 +56,7 @@ func patchAPIService(t *testing.T, version, patch string) {
 	}
 }
 
-const elsewhere = `"spec": {"service": {"namespace": "default", "name": "nobody"}}`
+const elsewhere = `"spec": {"service": {"namespace": "default", "name": "missing"}}`
 
 func labelled(value string) string {
 	return `"metadata": {"labels": {"kube-aggregator.kubernetes.io/automanaged": ` + value + `}}`
@@ -72,7 +72,7 @@ func TestKindsOfDefinitionsAreCustom(t *testing.T) {
 		{Group: "custom.example.com", Version: "v1", Kind: "Widget"}:       true,
 		{Group: "custom.example.com", Version: "v2", Kind: "Widget"}:       true,
 		{Group: "custom.example.com", Version: "v1alpha1", Kind: "Widget"}: false, // not served
-		{Group: "nobody.example.com", Version: "v1", Kind: "Widget"}:       false,
+		{Group: "unserved.example.com", Version: "v1", Kind: "Widget"}:     false,
 		{Group: "apps", Version: "v1", Kind: "Deployment"}:                 false,
 		{Group: "apps", Version: "v1", Kind: "Unheard"}:                    false, // of a newer server
 		{Version: "v1", Kind: "ConfigMap"}:                                 false,
@@ -174,7 +174,7 @@ func TestAPIServicesAreListedOnce(t *testing.T) {
 func TestIsCustomWithoutTheRightToReadAPIServices(t *testing.T) {
 	_, definition := widgets("forbidden.example.com")
 	establish(t, testbed.Connect(t), definition)
-	config, times := asked(testbed.Account(t, testbed.Namespace(t), "nobody"))
+	config, times := asked(testbed.Account(t, testbed.Namespace(t), "no-rights"))
 	c, kind := sandboxtest.Connect(t, config), widgetsOf("forbidden.example.com", "v1")
 	for range 3 {
 		custom, err := c.IsCustom(t.Context(), kind)

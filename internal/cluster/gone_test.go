@@ -122,7 +122,7 @@ func TestAKindIsUnknownWithoutTheRightToReadDefinitions(t *testing.T) {
 	for name, test := range map[string]struct{ token, wanted string }{
 		"no right to list definitions": {config.BearerToken,
 			"customresourcedefinitions.apiextensions.k8s.io is forbidden"},
-		"no right to ask at all": {"nobody's", "ask the cluster for the kinds it serves"},
+		"no right to ask at all": {"no-rights", "ask the cluster for the kinds it serves"},
 	} {
 		config.BearerToken = test.token
 		got := verdict(sandboxtest.Connect(t, config).FindOrGone(t.Context(),

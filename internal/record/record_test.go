@@ -204,6 +204,6 @@ func TestDurationsAreThoseOfTheLastRunOfAMode(t *testing.T) {
 		t.Error(diff)
 	}
 	if len(before) != 1 || before["update"].All != 90 {
-		t.Errorf("what somebody was reading has changed: %v", before)
+		t.Errorf("the copy of a reader has changed: %v", before)
 	}
 }

@@ -194,7 +194,7 @@ func TestOwnWriteIsNotAConflict(t *testing.T) {
 	client := sandboxtest.Tap(cluster.Sandbox(t).Config,
 		func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
 			if isDown {
-				return nil, errors.New("nobody is there")
+				return nil, errors.New("no answer")
 			}
 			response, err := next.RoundTrip(request)
 			if err == nil && isLossy && request.Method != http.MethodGet {
@@ -216,7 +216,7 @@ func TestOwnWriteIsNotAConflict(t *testing.T) {
 		}
 		isLossy, isDown = false, true
 		r.Complete(at(1))
-		if err := s.Save(t.Context(), r); err == nil || !strings.Contains(err.Error(), "nobody is there") {
+		if err := s.Save(t.Context(), r); err == nil || !strings.Contains(err.Error(), "no answer") {
 			t.Errorf("version %s: the error is %v", version, err)
 		}
 		isDown = false

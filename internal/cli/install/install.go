@@ -170,7 +170,8 @@ func New(streams core.Streams) *cobra.Command {
 		"the cluster profile, such as self-managed-high-availability: the operator applies only its "+
 			"manifests. It stays in the operator's settings.")
 	flags.StringVar(&f.features.set, "feature-set", "",
-		`the feature set of a cluster without FeatureGate "cluster" (default: all, or "Default" with --profile). It stays in the operator's settings.`)
+		"the feature set of a cluster without FeatureGate \"cluster\" (default: all, or \"Default\" with --profile). "+
+			"It stays in the operator's settings.")
 	flags.StringSliceVar(&f.features.gates, "feature-gates", nil,
 		`the feature gates that are on in a cluster without FeatureGate "cluster". They stay in the operator's settings.`)
 	flags.BoolVar(&f.insecure, "insecure", false, core.InsecureUsage+

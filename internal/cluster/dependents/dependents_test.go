@@ -120,7 +120,7 @@ func TestCountWithAnOwner(t *testing.T) {
 		}, "1 object: ConfigMap", []string{"shared", "sharer"}},
 		"with two owners that go": {map[string]string{"child": "owner", "shared": "owner child"},
 			"2 objects: 2 ConfigMaps", nil},
-		"with an owner that does not exist": {map[string]string{"child": "owner nobody"}, "1 object: ConfigMap", nil},
+		"with an owner that does not exist": {map[string]string{"child": "owner missing"}, "1 object: ConfigMap", nil},
 		"that own each other": {map[string]string{"child": "owner twin", "twin": "child"}, "no objects",
 			[]string{"child", "twin"}},
 		"that own the owner": {map[string]string{"owner": "child", "child": "owner"}, "1 object: ConfigMap", nil},
@@ -130,8 +130,8 @@ func TestCountWithAnOwner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			connection, namespace := test.Connect(t), test.Namespace(t)
-			made := map[string]objectmeta.LiveMetadata{"nobody": {
-				ID:       kinds.ID{Kind: "ConfigMap", Name: "nobody"},
+			made := map[string]objectmeta.LiveMetadata{"missing": {
+				ID:       kinds.ID{Kind: "ConfigMap", Name: "missing"},
 				Resource: cluster.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps")},
 				UID:      "00000000-0000-0000-0000-000000000000",
 			}}
@@ -185,10 +185,10 @@ func TestTerminatingObjectsCountAndKeepNothing(t *testing.T) {
 		finalizers(head, `["example.com/hold"]`)
 		remove(t, c, head)
 	}
-	if got := tollOf(t, c, owner); got.String() != "2 objects: 2 ConfigMaps" {
+	if got := countOf(t, c, owner); got.String() != "2 objects: 2 ConfigMaps" {
 		t.Errorf("deleted with the owner: %s, want the child and the shared object", got)
 	}
-	if got := tollOf(t, c, other); got.Objects != 0 {
+	if got := countOf(t, c, other); got.Objects != 0 {
 		t.Errorf("what terminates takes %s, although the owner stays", got)
 	}
 	remove(t, c, owner)
@@ -207,15 +207,15 @@ func TestDependentsAreCountedForEachObject(t *testing.T) {
 	other := own(t, c, "ConfigMap", namespace, "other")
 	own(t, c, "ConfigMap", namespace, "grandchild", child)
 	own(t, c, "ConfigMap", namespace, "shared", owner, other)
-	tolls, _, err := dependents.Count(t.Context(), c, []objectmeta.LiveMetadata{owner, child, other, owner})
-	if err != nil || len(tolls) != 3 {
-		t.Fatalf("%v, %v", tolls, err)
+	counts, _, err := dependents.Count(t.Context(), c, []objectmeta.LiveMetadata{owner, child, other, owner})
+	if err != nil || len(counts) != 3 {
+		t.Fatalf("%v, %v", counts, err)
 	}
 	for name, want := range map[string]struct {
 		of      objectmeta.LiveMetadata
 		objects int
 	}{"the owner": {owner, 2}, "the child": {child, 1}, "the other": {other, 0}} {
-		if got, exists := tolls[want.of.UID]; !exists || got.Objects != want.objects {
+		if got, exists := counts[want.of.UID]; !exists || got.Objects != want.objects {
 			t.Errorf("%s takes %s, want %d", name, got, want.objects)
 		}
 	}
@@ -235,12 +235,12 @@ func TestKindsThatCantBeCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error { // until the rights count
-		tolls, notes, err := dependents.Count(ctx, reader, []objectmeta.LiveMetadata{owner})
+		counts, notes, err := dependents.Count(ctx, reader, []objectmeta.LiveMetadata{owner})
 		switch {
 		case err != nil:
 			return err
-		case tolls[owner.UID].String() != "1 object: ConfigMap":
-			return fmt.Errorf("the owner takes %s", tolls[owner.UID])
+		case counts[owner.UID].String() != "1 object: ConfigMap":
+			return fmt.Errorf("the owner takes %s", counts[owner.UID])
 		case len(notes) != 1 || !strings.HasPrefix(notes[0], "not counted, because it can't be listed: ") ||
 			!strings.Contains(notes[0], " Secret, ") || strings.Contains(notes[0], " ConfigMap,"):
 			return fmt.Errorf("the notes are %q", notes)
@@ -250,46 +250,46 @@ func TestKindsThatCantBeCounted(t *testing.T) {
 		}
 		return nil
 	})
-	tolls, notes, err := dependents.Count(t.Context(), test.ConnectAs(t, "user-of-"+namespace),
+	counts, notes, err := dependents.Count(t.Context(), test.ConnectAs(t, "user-of-"+namespace),
 		[]objectmeta.LiveMetadata{headOf(t, admin, kinds.ID{Kind: "Namespace", Name: namespace})})
-	if err != nil || len(tolls) != 1 || len(notes) != 1 || !strings.Contains(notes[0], " ConfigMap, ") {
-		t.Errorf("for a user without rights: %v, %q, %v", tolls, notes, err)
+	if err != nil || len(counts) != 1 || len(notes) != 1 || !strings.Contains(notes[0], " ConfigMap, ") {
+		t.Errorf("for a user without rights: %v, %q, %v", counts, notes, err)
 	}
 }
 
-// goes checks that what goes with an object is as wanted, and then that it is what goes.
+// goes checks the count of the objects that are deleted with an object, and then deletes it and compares.
 func goes(t *testing.T, c *cluster.Cluster, head objectmeta.LiveMetadata, wanted string, namespaces ...string) {
 	t.Helper()
-	var toll kinds.ObjectCounts
+	var counted kinds.ObjectCounts
 	sandboxtest.EventuallySucceeds(t, func(context.Context) error { // controllers still make objects
-		if toll = tollOf(t, c, head); toll.String() != wanted {
-			return fmt.Errorf("%s takes %s, want %s", head.ID, toll, wanted)
+		if counted = countOf(t, c, head); counted.String() != wanted {
+			return fmt.Errorf("%s takes %s, want %s", head.ID, counted, wanted)
 		}
 		return nil
 	})
 	before := everything(t, c, namespaces)
 	remove(t, c, head)
-	count := func(context.Context) error {
+	checkDeleted := func(context.Context) error {
 		after, deleted := everything(t, c, namespaces), []string{}
 		for uid, name := range before {
 			if uid != head.UID && after[uid] == "" {
 				deleted = append(deleted, name)
 			}
 		}
-		if len(deleted) != toll.Objects || after[head.UID] != "" {
+		if len(deleted) != counted.Objects || after[head.UID] != "" {
 			return fmt.Errorf("%d objects were deleted with %s, want %d: %q",
-				len(deleted), head.ID, toll.Objects, deleted)
+				len(deleted), head.ID, counted.Objects, deleted)
 		}
 		return nil
 	}
-	sandboxtest.EventuallySucceeds(t, count)
+	sandboxtest.EventuallySucceeds(t, checkDeleted)
 	// The garbage collector works in order: the objects of earlier deletes come first.
 	place := test.Namespace(t)
 	last := own(t, c, "ConfigMap", place, "last")
 	own(t, c, "ConfigMap", place, "owned", last)
 	remove(t, c, last)
 	sandboxtest.EventuallySucceeds(t, isGone(c, kinds.ID{Kind: "ConfigMap", Namespace: place, Name: "owned"}))
-	if err := count(t.Context()); err != nil {
+	if err := checkDeleted(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -324,14 +324,14 @@ func everything(t *testing.T, c *cluster.Cluster, namespaces []string) map[types
 	return found
 }
 
-// tollOf is what goes with one object.
-func tollOf(t *testing.T, c *cluster.Cluster, head objectmeta.LiveMetadata) kinds.ObjectCounts {
+// countOf returns the count of the objects that are deleted with one object.
+func countOf(t *testing.T, c *cluster.Cluster, head objectmeta.LiveMetadata) kinds.ObjectCounts {
 	t.Helper()
-	tolls, _, err := dependents.Count(t.Context(), c, []objectmeta.LiveMetadata{head})
+	counts, _, err := dependents.Count(t.Context(), c, []objectmeta.LiveMetadata{head})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tolls[head.UID]
+	return counts[head.UID]
 }
 
 // own makes an object that has owners.

@@ -77,13 +77,13 @@ func TestObjectsServedTwiceCountOnce(t *testing.T) {
 	}
 	going := []objectmeta.LiveMetadata{shop, definition("oldmaps.old.example.com"),
 		definition("oldmaps.new.example.com")}
-	tolls, notes, err := dependents.Count(t.Context(), c, going)
+	counts, notes, err := dependents.Count(t.Context(), c, going)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []string{"3 objects: 2 ConfigMaps, OldMap", "1 object: OldMap", "no objects"} {
-		if got := tolls[going[i].UID].String(); got != want {
-			t.Errorf("the toll of %s is %s, want %s", going[i].ID, got, want)
+		if got := counts[going[i].UID].String(); got != want {
+			t.Errorf("the count for %s is %s, want %s", going[i].ID, got, want)
 		}
 	}
 	if len(notes) != 1 || !strings.HasPrefix(notes[0], "not counted, because it can't be listed: Broken (") {
@@ -102,8 +102,8 @@ func TestNoObjectsNeedNoRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tolls, notes, err := dependents.Count(t.Context(), c, nil); len(tolls)+len(notes) > 0 || err != nil {
-		t.Errorf("without objects: %v, %q, %v", tolls, notes, err)
+	if counts, notes, err := dependents.Count(t.Context(), c, nil); len(counts)+len(notes) > 0 || err != nil {
+		t.Errorf("without objects: %v, %q, %v", counts, notes, err)
 	}
 	if _, _, err := dependents.Count(t.Context(), c, []objectmeta.LiveMetadata{{UID: "any"}}); err == nil {
 		t.Error("no server answers, and it counts")

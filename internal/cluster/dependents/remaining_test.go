@@ -47,7 +47,7 @@ func TestRemainingInANamespace(t *testing.T) {
 	sandboxtest.Apply(t, c, deployment(namespace))
 	web := headOf(t, c, kinds.ID{Group: "apps", Kind: "Deployment", Namespace: namespace, Name: "web"})
 	sandboxtest.EventuallySucceeds(t, func(context.Context) error {
-		if count := tollOf(t, c, web).Objects; count != 4 {
+		if count := countOf(t, c, web).Objects; count != 4 {
 			return fmt.Errorf("%d objects", count)
 		}
 		return nil

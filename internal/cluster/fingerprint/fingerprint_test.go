@@ -88,7 +88,7 @@ func TestFingerprintsKnowWhatCantHaveChanged(t *testing.T) {
 			o.ResourceVersion = "8"
 			ours(o).Operation = metav1.ManagedFieldsOperationUpdate
 		}},
-		"an entry of somebody's": {since: func(o *metav1.PartialObjectMetadata) {
+		"an entry of another manager": {since: func(o *metav1.PartialObjectMetadata) {
 			o.ResourceVersion = "8"
 			o.ManagedFields = append(o.ManagedFields, metav1.ManagedFieldsEntry{Manager: "bob", Operation: "Apply"})
 		}, counts: true},
@@ -97,7 +97,7 @@ func TestFingerprintsKnowWhatCantHaveChanged(t *testing.T) {
 			o.Labels["mood"] = "bad"
 		}},
 		"no label": {since: func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "8"; o.Labels = nil }},
-		"a label of somebody's": {
+		"a label of another manager": {
 			since:  func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "8"; o.Labels["theirs"] = "" },
 			counts: true,
 		},
@@ -109,7 +109,7 @@ func TestFingerprintsKnowWhatCantHaveChanged(t *testing.T) {
 			o.ResourceVersion = "8"
 			o.Finalizers = nil
 		}},
-		"a finalizer of somebody's": {since: func(o *metav1.PartialObjectMetadata) {
+		"a finalizer of another manager": {since: func(o *metav1.PartialObjectMetadata) {
 			o.ResourceVersion = "8"
 			o.Finalizers = append(o.Finalizers, "example.com/theirs")
 		}, counts: true},

@@ -156,7 +156,7 @@ metadata: {name: some, namespace: %s, labels: {runlevel.dev/release: %[1]s}}
 rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]`, namespace))
 	secret := kinds.Secret
 	found := take(t, test.ConnectAs(t, "user-of-"+namespace), configMap, secret,
-		schema.GroupKind{Group: "nobody.example.com", Kind: "Thing"})
+		schema.GroupKind{Group: "unserved.example.com", Kind: "Thing"})
 	if got := found.UnlistedKinds(); !slices.Equal(got, []schema.GroupKind{configMap, secret}) {
 		t.Errorf("kinds that are not known: %v", got)
 	}

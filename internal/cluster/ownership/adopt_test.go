@@ -35,8 +35,8 @@ var comings = map[string]func(b bed, manager string) *unstructured.Unstructured{
 	"created, and updated": func(b bed, manager string) *unstructured.Unstructured {
 		return b.merge(manager, b.create(manager, lean), `{data: {b: x}}`)
 	},
-	"updated after somebody else": func(b bed, manager string) *unstructured.Unstructured {
-		made := b.create("somebody",
+	"updated after another manager": func(b bed, manager string) *unstructured.Unstructured {
+		made := b.create("other-manager",
 			`{apiVersion: v1, kind: ConfigMap, metadata: {name: config, namespace: NS}, data: {a: q}}`)
 		return b.merge(manager, made, `{data: {a: x, b: x}}`)
 	},
@@ -56,7 +56,7 @@ func TestDroppedFieldsAreRemovedFromTheObject(t *testing.T) {
 				from := append(ownership.DefaultManagers(), "another")
 				adopted := b.adopt(come(b, manager), from, manager)
 				for _, owner := range owners(adopted) {
-					if owner != "runlevel Apply" && owner != "somebody Update" {
+					if owner != "runlevel Apply" && owner != "other-manager Update" {
 						t.Errorf("%s has an entry", owner)
 					}
 				}
@@ -374,7 +374,7 @@ func TestEntriesOfOtherVersions(t *testing.T) {
 				definition := b.get(b.parse(versioned))
 				definition.Object["spec"].(map[string]any)["versions"].([]any)[2].(map[string]any)["served"] = false
 				if _, err := b.In(b.in(definition), "").Update(t.Context(), definition,
-					metav1.UpdateOptions{FieldManager: "somebody"}); err != nil {
+					metav1.UpdateOptions{FieldManager: "other-manager"}); err != nil {
 					b.Fatal(err)
 				}
 				b.awaitUnserved(live)
@@ -469,7 +469,7 @@ func TestObjectChangesDuringAdopt(t *testing.T) {
 			happens: func(b bed, _ *unstructured.Unstructured) { b.apply(lean) },
 			wants:   func(err error) bool { return err == nil }, owners: []string{"helm Update", "runlevel Apply"},
 		},
-		"somebody writes all the time": {
+		"another manager writes all the time": {
 			happens: func(b bed, live *unstructured.Unstructured) {
 				b.merge("bob", live, `{metadata: {labels: {uid: "`+string(uuid.NewUUID())+`"}}}`)
 			},

@@ -79,10 +79,10 @@ func TestLossesOfAnOddServer(t *testing.T) {
 		cause(`conflict with "b\x1b[31m" using v1`, ".a\n.b"),
 		cause(`conflict with "a" with subresource "status" using v1 at 2026-01-01T00:00:00Z`, ".c"),
 		cause(`conflict with "a" with subresource "status" using v1 at 2026-01-02T00:00:00Z`, ".c"),
-		cause("somebody has\nit", "d"),
+		cause("a manager has\nit", "d"),
 		{Type: metav1.CauseTypeFieldValueInvalid, Message: `conflict with "c"`, Field: ".e"},
 	}, "conflicts")
-	want := []ownership.Conflict{{"a/status", "c"}, {`b\x1b[31m`, `a\n.b`}, {`somebody has\nit`, "d"}}
+	want := []ownership.Conflict{{"a/status", "c"}, {`b\x1b[31m`, `a\n.b`}, {`a manager has\nit`, "d"}}
 	if diff := cmp.Diff(want, ownership.Conflicts(err)); diff != "" {
 		t.Errorf("losses (-want +got):\n%s", diff)
 	}
@@ -118,9 +118,9 @@ func TestOwners(t *testing.T) {
 		"another item": {
 			path("spec", "template", "spec", "containers", fieldpath.KeyByFields("name", "other")), nil, false,
 		},
-		"a value":                 {path("metadata", "finalizers", value.NewValueInterface("x")), nil, false},
-		"a field that nobody has": {path("spec", "paused"), nil, false},
-		"nothing":                 {nil, []string{"ann", "autoscaler/scale", "bob", "helm"}, true},
+		"a value":                  {path("metadata", "finalizers", value.NewValueInterface("x")), nil, false},
+		"a field without an owner": {path("spec", "paused"), nil, false},
+		"nothing":                  {nil, []string{"ann", "autoscaler/scale", "bob", "helm"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			owners := slices.DeleteFunc(ownership.Owners(entries, row.path), func(owner string) bool {

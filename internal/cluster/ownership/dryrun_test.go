@@ -97,7 +97,7 @@ var leaves = map[string]struct {
 			`.spec.template.spec.tolerations`, `.spec.template.spec.volumes[name="old"]`,
 		},
 	},
-	"Deployment with somebody's field in a container that goes": {
+	"Deployment with another manager's field in a removed container": {
 		made: `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: NS}, spec: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {containers: [
   {name: a, image: registry.example/a}, {name: old, image: registry.example/b}]}}}}`,
 		visits: []visit{{"bob",

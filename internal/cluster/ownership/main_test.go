@@ -189,7 +189,7 @@ func path(steps ...any) fieldpath.Path { return fieldpath.MakePathOrDie(steps...
 // define makes a definition, and waits until its kind is served.
 func (b bed) define(text string) {
 	b.Helper()
-	made := b.create("somebody", text)
+	made := b.create("other-manager", text)
 	definitions := apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 	sandboxtest.Await(b, test, definitions, made.GetName(), func(got *apiextensionsv1.CustomResourceDefinition) bool {
 		return got != nil && slices.ContainsFunc(got.Status.Conditions,

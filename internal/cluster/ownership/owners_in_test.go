@@ -41,9 +41,9 @@ func TestOwnersOfFieldsThatDiffer(t *testing.T) {
 		"its neighbour": {build(append(slices.Clone(pod), "containers", 1, "ports", 0, "hostPort")...), int64(1), nil},
 		"within a list as a whole": {build(append(slices.Clone(pod), "containers", 1, "args", 0)...), "r",
 			[]string{"helm"}},
-		"a value of a set":        {build("metadata", "finalizers", 0), "example.com/b", []string{"bob"}},
-		"a field that nobody has": {build("spec", "paused"), true, nil},
-		"a whole list":            {build(append(slices.Clone(pod), "tolerations")...), nil, []string{"helm"}},
+		"a value of a set":         {build("metadata", "finalizers", 0), "example.com/b", []string{"bob"}},
+		"a field without an owner": {build("spec", "paused"), true, nil},
+		"a whole list":             {build(append(slices.Clone(pod), "tolerations")...), nil, []string{"helm"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			result := live.DeepCopy()

@@ -30,11 +30,11 @@ func TestIsOlder(t *testing.T) {
 	}
 }
 
-// nobody is a handler that does nothing.
-type nobody struct{}
+// noHandler is a handler that does nothing.
+type noHandler struct{}
 
-func (nobody) OnChange(*metav1.PartialObjectMetadata, bool)   {}
-func (nobody) OnList([]*metav1.PartialObjectMetadata, string) {}
+func (noHandler) OnChange(*metav1.PartialObjectMetadata, bool)   {}
+func (noHandler) OnList([]*metav1.PartialObjectMetadata, string) {}
 
 // The pauses between retries of a refused watch grow up to the maximum.
 func TestRetriesOfARefusedWatch(t *testing.T) {
@@ -49,7 +49,7 @@ func TestRetriesOfARefusedWatch(t *testing.T) {
 			},
 			Watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, refused },
 		}
-		resourcewatch.Run(ctx, from, nobody{}, longest, func(error) { tries++ })
+		resourcewatch.Run(ctx, from, noHandler{}, longest, func(error) { tries++ })
 		if least, most := int(lasts/(2*longest)), int(lasts/longest)+10; tries < least || tries > most {
 			t.Errorf("got %[2]d tries in %[1]s, want %[3]d to %[4]d", lasts, tries, least, most)
 		}

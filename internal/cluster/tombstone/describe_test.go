@@ -48,10 +48,10 @@ func TestIsPending(t *testing.T) {
 		}, false},
 		"there, and its end was asked for": {tombstone.Observation{State: tombstone.Present, UID: "a", Requested: "a"},
 			true},
-		"there, and nobody ever saw it": {tombstone.Observation{State: tombstone.Present, UID: "a"}, false},
-		"terminating":                   {tombstone.Observation{State: tombstone.Terminating, UID: "a"}, true},
-		"not known":                     {tombstone.Observation{State: tombstone.Unknown}, true},
-		"not even looked at":            {tombstone.Observation{}, true},
+		"exists, and was never observed": {tombstone.Observation{State: tombstone.Present, UID: "a"}, false},
+		"terminating":                    {tombstone.Observation{State: tombstone.Terminating, UID: "a"}, true},
+		"not known":                      {tombstone.Observation{State: tombstone.Unknown}, true},
+		"not even looked at":             {tombstone.Observation{}, true},
 	} {
 		if got := test.o.IsPending(); got != test.wanted {
 			t.Errorf("%s: pending %t, want %t", name, got, test.wanted)

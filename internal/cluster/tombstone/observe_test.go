@@ -75,8 +75,8 @@ func TestRecreatedObjectHasItsCreator(t *testing.T) {
 		data   map[string]string
 		wanted string
 	}{
-		"by somebody":  {map[string]string{"key": "value"}, "Köchin ☃"},
-		"with nothing": {nil, "an unknown manager"}, // the API server keeps no manager of an empty patch
+		"by annotation": {map[string]string{"key": "value"}, "Köchin ☃"},
+		"with nothing":  {nil, "an unknown manager"}, // the API server keeps no manager of an empty patch
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := testbed.Namespace(t)
@@ -213,7 +213,7 @@ func TestUnreadableObjectIsUnknown(t *testing.T) {
 			`configmaps "there" is forbidden: User "system:serviceaccount:` + namespace + `:weak" cannot get resource`},
 		"a server's error": {answering(t, http.StatusInternalServerError,
 			`{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"etcd ☃\n\u001b[31mis away"}`), config(namespace, "there"), `etcd ☃\n\x1b[31mis away`},
-		"nobody home": {answering(t, http.StatusServiceUnavailable, ""), config(namespace, "there"),
+		"no backend": {answering(t, http.StatusServiceUnavailable, ""), config(namespace, "there"),
 			"the server is currently unable to handle the request"},
 		"a strange 404": {answering(t, http.StatusNotFound, "404 page not found"), config(namespace, "there"),
 			"the server could not find the requested resource"},

@@ -156,7 +156,7 @@ func (s *planeScene) extend(t *testing.T) {
 func (s *planeScene) restart(ctx context.Context, machine string) int {
 	select {
 	case s.restarting <- struct{}{}:
-	case <-ctx.Done(): // nobody waits for the call, and it will be repeated
+	case <-ctx.Done(): // the caller waits no longer, and will repeat the call
 		return 1
 	}
 	defer func() { <-s.restarting }()

@@ -105,7 +105,7 @@ func TestDiff(t *testing.T) {
 			`{l: [{name: a.b, v: 2}, {name: "a]", v: 2}, {name: "a b=", v: 2}, {name: a, v: 2}]}`,
 			[]string{`l[name="a.b"].v: 1 -> 2`, `l[name="a]"].v: 1 -> 2`, `l[name="a b="].v: 1 -> 2`,
 				`l[name=a].v: 1 -> 2`}},
-		"a Secret of somebody else": {`{apiVersion: example.com/v1, kind: Secret, data: {a: x}}`,
+		"a Secret of another group": {`{apiVersion: example.com/v1, kind: Secret, data: {a: x}}`,
 			`{apiVersion: example.com/v1, kind: Secret, data: {a: z}}`, []string{`data.a: "x" -> "z"`}},
 	} {
 		t.Run(name, func(t *testing.T) {

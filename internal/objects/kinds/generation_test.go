@@ -79,7 +79,7 @@ func TestEveryFieldOfACountingKindIsTried(t *testing.T) {
 				return found && err == nil
 			})
 			if !isTried {
-				t.Errorf("%s: nobody tries to change %s", s.kind(), strings.Join(path, "."))
+				t.Errorf("%s: no case changes %s", s.kind(), strings.Join(path, "."))
 			}
 		}
 	}
@@ -219,7 +219,7 @@ func (p *probe) countsAll() bool {
 		return false
 	}
 	if len(p.Changes) == 0 {
-		p.Error("it has a generation, and nobody tries to change it")
+		p.Error("it has a generation, and no case changes it")
 	}
 	counts := true
 	for _, patch := range p.Changes {

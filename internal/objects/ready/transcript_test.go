@@ -35,7 +35,7 @@ func TestVerdicts(t *testing.T) {
 					fmt.Fprintf(&got, "\t%s: %s\n", standard, show(verdict))
 					if verdict.State != ready.Ready && object.GetDeletionTimestamp() == nil &&
 						!ready.Awaits(object, standard) {
-						t.Errorf("%s: nobody would watch it, by standard %s", file.Name, standard)
+						t.Errorf("%s: not watched by standard %s", file.Name, standard)
 					}
 				}
 			}

@@ -124,7 +124,7 @@ func TestWaitsBecomeSlowAndFail(t *testing.T) {
 		{"degraded", degraded, 40 * time.Minute, graph.Update, "False ", "waiting up to 40 minutes on alpha"},
 		{"degraded for long", degraded, 40*time.Minute + time.Second, graph.Update, "True ClusterOperatorDegraded",
 			"wait has exceeded 40 minutes for these operators: alpha"},
-		{"degraded nobody knows since when", ageless, 50 * time.Minute, graph.Update, "False ",
+		{"degraded since an unknown time", ageless, 50 * time.Minute, graph.Update, "False ",
 			"waiting up to 40 minutes on alpha"},
 		{"degraded, after the update", degraded, time.Second, graph.Reconcile, "True ClusterOperatorDegraded",
 			"the cluster operator alpha is degraded"},

@@ -32,7 +32,7 @@ func referenceRules() []Rule {
 type missing struct {
 	by *manifest
 	references.Reference
-	maker string // who may create it; "" if nobody may
+	maker string // the creator; "" if there is none
 }
 
 // findMissing returns the references to objects that are neither in the payload nor in every cluster. Objects of the
