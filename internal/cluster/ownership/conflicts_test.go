@@ -79,10 +79,10 @@ func TestLossesOfAnOddServer(t *testing.T) {
 		cause(`conflict with "b\x1b[31m" using v1`, ".a\n.b"),
 		cause(`conflict with "a" with subresource "status" using v1 at 2026-01-01T00:00:00Z`, ".c"),
 		cause(`conflict with "a" with subresource "status" using v1 at 2026-01-02T00:00:00Z`, ".c"),
-		cause("a manager has\nit", "d"),
+		cause("some manager has\nit", "d"),
 		{Type: metav1.CauseTypeFieldValueInvalid, Message: `conflict with "c"`, Field: ".e"},
 	}, "conflicts")
-	want := []ownership.Conflict{{"a/status", "c"}, {`b\x1b[31m`, `a\n.b`}, {`a manager has\nit`, "d"}}
+	want := []ownership.Conflict{{"a/status", "c"}, {`b\x1b[31m`, `a\n.b`}, {`some manager has\nit`, "d"}}
 	if diff := cmp.Diff(want, ownership.Conflicts(err)); diff != "" {
 		t.Errorf("losses (-want +got):\n%s", diff)
 	}
