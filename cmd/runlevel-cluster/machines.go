@@ -37,10 +37,10 @@ ClusterOperator "machine-controller", if the cluster serves that kind.
 	flags := command.Flags()
 	addProgramFlags(flags, &o.Options, manager.DefaultNamespace)
 	flags.StringSliceVar(&dialects, "dialects", nil,
-		"the APIs whose Machines are reconciled: openshift (the default), cluster-api, or both with a comma between "+
-			"them; cluster-api-control-planes is for RunlevelControlPlanes beside Cluster API's own controllers")
+		"the APIs whose Machines are reconciled: openshift (the default), cluster-api, or both, separated by a "+
+			"comma; cluster-api-control-planes is for RunlevelControlPlanes beside Cluster API's own controllers")
 	flags.StringSliceVar(&o.Namespaces, "namespaces", nil,
-		"the namespaces whose Machines are reconciled, with commas between them (default all)")
+		"the namespaces whose Machines are reconciled, separated by commas (default all)")
 	flags.IntVar(&o.Concurrency, "concurrency", 0, "how many Machines are reconciled at once (default 20)")
 	return command
 }

@@ -48,7 +48,7 @@ func (d *demo) isRefused(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// letGo removes the finalizer, and waits until the Deployment no longer exist.
+// letGo removes the finalizer, and waits until the Deployment no longer exists.
 func (d *demo) letGo(ctx context.Context) error {
 	title("the finalizer is removed")
 	if err := d.setFinalizers(ctx, "null"); err != nil {

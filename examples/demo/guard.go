@@ -164,7 +164,7 @@ func (a *guardAct) deleteMember(ctx context.Context) error {
 	return nil
 }
 
-// replaceMember creates the replacement, whose member joins as a learner, and waits until the machine no longer exist.
+// replaceMember creates the replacement, whose member joins as a learner, and waits until the machine no longer exists.
 func (a *guardAct) replaceMember(ctx context.Context) error {
 	deleted, made := memberMachine(replacedMember), memberMachine(newMember)
 	title(made + " takes its place, and a learner joins etcd on it")

@@ -1,6 +1,6 @@
 // Package etcdguard decides how the members of an etcd cluster follow the machines that they run on: when the machine
 // of a voting member is being deleted, which step comes next, so that the cluster never loses its quorum; and how long
-// the deletion is held; and when a machine may be updated in place. It is pure: the result, a Step, depends on an
+// the deletion is held; and when a machine may be updated in place. It is pure: the result, a Step, depends on a
 // Snapshot alone, without clock, cluster or memory.
 //
 // A step changes one thing: a member, a pod or the permission for an update. It is derived from the state in etcd and

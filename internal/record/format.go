@@ -59,8 +59,8 @@ func decode(config *corev1.ConfigMap, release string) (*Record, error) {
 // broken returns the error of a record that can't be read.
 func (l recordLocation) broken(what string) error {
 	what = printable.Truncate(printable.Line(what), maxShown)
-	resolution := "restore it from a backup, or delete the ConfigMap; the next apply then knows only what its Lease " +
-		"has a copy of"
+	resolution := "restore it from a backup, or delete the ConfigMap; the next apply then uses the copy in the " +
+		"Lease, which lacks most of the history"
 	if l.kind != "ConfigMap" {
 		resolution = "remove it; the next apply is then taken for an update of a release that nothing is known of"
 	}

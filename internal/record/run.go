@@ -15,7 +15,7 @@ import (
 
 // A Run is the last reported state of an apply: the manifests that are not done, and why. It is removed when all are
 // done, and stays after a failed or killed run. Package apply writes it from the state of a run, and reads it as one:
-// no one else looks into it.
+// no other package reads it.
 type Run struct {
 	Version    string      `json:"version,omitempty"`
 	Mode       string      `json:"mode,omitempty"` // as package graph calls it

@@ -92,8 +92,8 @@ func (s *Store) loadCopy(ctx context.Context) (*Record, bool, error) {
 	if err != nil || r == nil {
 		return &Record{Release: s.release}, false, err
 	}
-	s.loss = fmt.Sprintf("most of the history: ConfigMap %s/%s, the record of the release, was deleted; what updates "+
-		"need of it is from the copy in the Lease", s.namespace, lock.Name(s.release))
+	s.loss = fmt.Sprintf("most of the history: ConfigMap %s/%s, the record of the release, was deleted; the copy in "+
+		"the Lease has only the parts that updates need", s.namespace, lock.Name(s.release))
 	return r, true, nil
 }
 

@@ -265,8 +265,8 @@ func TestFieldsOfOthersAreKept(t *testing.T) {
 }
 
 func TestUnreadableRecordIsRefusedAndKept(t *testing.T) {
-	const wayOut = ": restore it from a backup, or delete the ConfigMap; the next apply then knows only what its " +
-		"Lease has a copy of"
+	const wayOut = ": restore it from a backup, or delete the ConfigMap; the next apply then uses the copy in the " +
+		"Lease, which lacks most of the history"
 	tests := map[string]struct{ text, want string }{
 		"newer": {`{"format": 2, "history": "elsewhere"}`,
 			": a newer runlevel wrote it, in format 2, and this one reads up to 1: use that one"},

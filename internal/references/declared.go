@@ -82,12 +82,12 @@ func (d Definitions) Add(object *unstructured.Unstructured) {
 		return
 	}
 	kind := kinds.DefinedBy(object)
-	target := d[kind]
+	declared := d[kind]
 	scope, _, _ := unstructured.NestedString(object.Object, "spec", "scope")
-	target.scope = kinds.Scope(scope)
-	target.refers = appendDeclared(target.refers, object.GetAnnotations()[ReferencesAnnotation])
-	target.makes = appendDeclared(target.makes, object.GetAnnotations()[MakesAnnotation])
-	d[kind] = target
+	declared.scope = kinds.Scope(scope)
+	declared.refers = appendDeclared(declared.refers, object.GetAnnotations()[ReferencesAnnotation])
+	declared.makes = appendDeclared(declared.makes, object.GetAnnotations()[MakesAnnotation])
+	d[kind] = declared
 }
 
 // appendDeclared appends the rules of an annotation that are not among the rules.

@@ -113,7 +113,7 @@ func answer[Request any, R response](w http.ResponseWriter, body []byte, request
 		resp.SetMessage(err.Error())
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(resp) // a deleted caller will retry
+	_ = json.NewEncoder(w).Encode(resp) // a disconnected caller will retry
 }
 
 // ServingFlags are the flags for the address and the certificate of an extension.

@@ -144,7 +144,7 @@ func withNext(majors []uint64) []uint64 {
 	return append(majors, slices.Max(majors)+1)
 }
 
-// gatesOf returns the feature gates in a manifest's annotation: those that must be enabled or those
+// gates returns the feature gates in a manifest's annotation: those that must be enabled or those
 // that must be disabled.
 func (m *Manifest) gates(which func(gate string) bool) []string {
 	var found []string

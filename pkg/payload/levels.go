@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// This file gives levels to releases whose files have none, such as manifests that another tool has rendered: needed
-// objects comes before what needs it. One file that begins with 0000_ is enough for the names of files to decide.
+// This file gives levels to releases whose files have none, such as manifests that another tool has rendered: an object
+// comes before the objects that need it. One file that begins with 0000_ is enough for the names of files to decide.
 
 // The levels of the Jobs of other tools' hooks.
 const (

@@ -210,7 +210,7 @@ func placeByRules(all []*Manifest, places map[*Manifest]*ForeignPlace) {
 }
 
 // placeByGroups sets the stages of objects by the resource groups of Helm. An object that no dependency is about comes
-// last, as in Helm, unless others may need it: by its kind, it comes before workloads. Groups in a circle set no
+// last, as in Helm, unless others may need it: by its kind, it comes before workloads. Groups that form a cycle set no
 // stages.
 func placeByGroups(all []*Manifest, places map[*Manifest]*ForeignPlace, own map[schema.GroupKind]bool) {
 	members := map[any]bool{}

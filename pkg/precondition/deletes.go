@@ -140,7 +140,7 @@ func (f *Facts) judgeReappeared(requested Delete) []Finding {
 		outlook = "this update deletes it again"
 	}
 	return []Finding{warns("stopping the client that created it",
-		"%s was deleted, and is there again, made by %s: %s",
+		"%s was deleted, and was created again by %s: %s",
 		requested.ID, requested.Seen.MadeBy, outlook).withSince(requested.RequestedAt.Time).withObjects(requested.ID)}
 }
 

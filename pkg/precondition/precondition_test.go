@@ -237,7 +237,7 @@ func TestResolutionsOfPendingDeletes(t *testing.T) {
 			UID:       "2",
 			MadeBy:    "kubectl at noon",
 		},
-			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: " +
+			"Warns PendingDelete: ConfigMap web/old was deleted, and was created again by kubectl at noon: " +
 				"nothing deletes it any more; resolve by: stopping the client that created it | since " +
 				"2026-05-04T10:00:00Z" + object},
 	} {
@@ -290,7 +290,7 @@ func TestNeededObjectIsTerminating(t *testing.T) {
 		wanted string
 	}{
 		"held": {tombstone.Observation{Finalizers: []string{"a/b"}},
-			"Blocks " + what + ", held by finalizer a/b: it can only be recreated when it is deleted; resolve by: " +
+			"Blocks " + what + ", held by finalizer a/b: it can be recreated only after its deletion; resolve by: " +
 				"waiting for the " +
 				"holder of finalizer a/b" + rest},
 		"garbage collector": {tombstone.Observation{Finalizers: []string{"foregroundDeletion"}},
@@ -338,7 +338,7 @@ func TestReappearedObjectMayBeWanted(t *testing.T) {
 	for name, test := range map[string]struct{ annotation, wanted string }{
 		"the payload has it": {"", ""},
 		"the payload deletes it": {tombstoneAnnotation,
-			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: " +
+			"Warns PendingDelete: ConfigMap web/old was deleted, and was created again by kubectl at noon: " +
 				"this update deletes it again; resolve by: stopping the client that created it | since " +
 				"2026-05-04T10:00:00Z | " +
 				"ConfigMap web/old"},
@@ -519,7 +519,7 @@ func TestCompletedTombstones(t *testing.T) {
 		"no version": {"", "4.6.0", nil, ""},
 		"came back": {"4.5.3", "4.6.0",
 			[]precondition.Delete{asked(tombstone.Observation{State: tombstone.Reappeared, MadeBy: "kubectl at noon"})},
-			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: this " +
+			"Warns PendingDelete: ConfigMap web/old was deleted, and was created again by kubectl at noon: this " +
 				"update deletes it again; resolve by: stopping the client that created it | since " +
 				"2026-05-04T10:00:00Z | ConfigMap web/old"},
 	} {

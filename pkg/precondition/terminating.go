@@ -161,8 +161,8 @@ func (f *Facts) judgeAlikeTerminating(alike []Terminating) Finding {
 	resolution := deleteResolution(Delete{Seen: terminating.Seen})
 	finding := warns(resolution, "%s: an apply waits until %s deleted", subject, either(count, "it is", "they are"))
 	if terminating.Seen.IsHeld() {
-		can := either(count, "it can only be recreated when it is deleted",
-			"they can only be recreated when they are deleted")
+		can := either(count, "it can be recreated only after its deletion",
+			"they can be recreated only after their deletion")
 		if terminating.ID.GroupKind() == kinds.Namespace {
 			can = either(count, "no object can be created in it before it is deleted",
 				"no object can be created in them before they are deleted")

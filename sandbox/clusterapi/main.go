@@ -4,7 +4,7 @@
 //
 // It has no other controller of Cluster API: those of Machines, MachineSets and so on are the machine controller's. It
 // lives in a module of its own, so that Cluster API is no dependency of Runlevel; the tests of
-// internal/machines/manager build and start it. Nothing else should need to run it. Start with core.go.
+// internal/machines/besidecore build and start it. Nothing else should need to run it. Start with core.go.
 package main
 
 import (

@@ -98,9 +98,9 @@ func (f *ClusterFlags) findCopy(ctx context.Context, c *cluster.Cluster, name, v
 	if err != nil {
 		return "", missing
 	}
-	for _, target := range stored {
-		if version == "" || version == fmt.Sprint(target.Revision) || version == target.Version {
-			return target.Digest, nil
+	for _, copied := range stored {
+		if version == "" || version == fmt.Sprint(copied.Revision) || version == copied.Version {
+			return copied.Digest, nil
 		}
 	}
 	if !found && len(known.History) == 0 {

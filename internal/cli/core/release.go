@@ -48,7 +48,7 @@ type ReleaseFlags struct {
 	cluster *ClusterFlags // of versions that were applied
 
 	KeepText bool             // for callers that need lines later
-	Before   *payload.Payload // the previous release, if it was read already: see updatingFrom
+	Before   *payload.Payload // the previous release, if the caller has read it already; nil otherwise
 }
 
 // NoValues is the hint for users who look for the values of other tools.

@@ -85,7 +85,7 @@ func NewUninstall(streams core.Streams) *cobra.Command {
 	core.AddDryRun(command, &f.dryRun)
 	core.AddNotify(command, &f.notify)
 	command.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute,
-		"how long to wait until all objects are deleted, or the operator has ended (default then: 5m)")
+		"how long to wait until all objects are deleted, or the operator has ended (default with --operator: 5m)")
 	command.Flags().BoolVar(&f.operator, "operator", false, "uninstall the operator, and keep its release")
 	f.releaseFlags.add(command)
 	return command

@@ -44,7 +44,7 @@ lifecycle hook and its owner, the pod that a PodDisruptionBudget keeps on the no
 the control plane, the infrastructure object, the node that has not joined yet, a finalizer of another controller.
 
 Machines of a control plane are listed below the ControlPlaneMachineSet or the RunlevelControlPlane that
-replaces them, with whether they are up to date. With -o json this is in "controlPlane".
+replaces them, and show whether they are up to date. With -o json this is in "controlPlane".
 
 The command changes nothing, and it also works on clusters whose machines OpenShift's own controllers manage.
 Objects that you may not read are shown as not known. "runlevel why machine/NAME" explains one

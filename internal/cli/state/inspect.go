@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-const inspectHelp = `Write files that help a maintainer to find out why a release makes no progress into the folder DIR:
+const inspectHelp = `Write files into the folder DIR that help a maintainer to find out why a release makes no progress:
 for each release its status (runlevel status), its record with the hashes of the applied objects, its
 lock, a list of its objects, and the objects that are not ready or differ from the release; the
 ClusterVersion and the ClusterOperators; the operator's Deployment, pods and logs; and the events of

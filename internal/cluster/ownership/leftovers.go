@@ -100,9 +100,9 @@ func (l *Leftovers) eachItem(path fieldpath.Path, live, draft any, do func(path 
 	}
 	for _, item := range items {
 		name := nameOf(item)
-		value := slices.IndexFunc(wanted, func(other any) bool { return name != "" && nameOf(other) == name })
-		if value >= 0 {
-			do(append(slices.Clone(path), itemStep(name)), item, wanted[value])
+		i := slices.IndexFunc(wanted, func(other any) bool { return name != "" && nameOf(other) == name })
+		if i >= 0 {
+			do(append(slices.Clone(path), itemStep(name)), item, wanted[i])
 		}
 	}
 }

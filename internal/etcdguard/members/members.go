@@ -192,7 +192,7 @@ func (c *Client) health(id uint64, err error) etcdguard.MemberHealth {
 	return etcdguard.Unhealthy
 }
 
-// forget drops deleted member.
+// forget drops deleted members.
 func (c *Client) forget(known map[uint64][]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

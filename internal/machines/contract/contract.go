@@ -1,6 +1,6 @@
 // Package contract is what machines and their providers have agreed on: the fields of an infrastructure object that a
-// provider writes and the controllers of machines read (Object), the same for both APIs. docs/providers.md is for who
-// writes one.
+// provider writes and the controllers of machines read (Object), the same for both APIs. docs/providers.md is for
+// authors of providers.
 //
 // For Cluster API, the package also reads, clones and deletes the objects that Machines and MachineSets refer to:
 // infrastructure, bootstrap configs and the templates of both. A reference names a group, a kind and a name; a label of
@@ -170,7 +170,7 @@ func ClusterOwner(cluster *clusterv1.Cluster) metav1.OwnerReference {
 	}
 }
 
-// A Object is the object that a reference names. The methods return the fields of the contract; a field of another
+// An Object is the object that a reference names. The methods return the fields of the contract; a field of another
 // type than the contract's counts as missing, since other controllers write it.
 type Object struct {
 	*unstructured.Unstructured

@@ -46,7 +46,7 @@ func (p *pass) turns(ctx context.Context, rules PodRules) (now []corev1.Pod, wai
 			waiting = append(waiting, held(&pod.Pod, Completion, "is waited for until it has completed"))
 		case pod.rule.Behavior == WaitCompleted:
 			waiting = append(waiting,
-				held(&pod.Pod, CompletionLater, "waits for its completion after other pods have left"))
+				held(&pod.Pod, CompletionLater, "is waited for until it has completed, after other pods have left"))
 		case isNow, pod.DeletionTimestamp != nil:
 			now = append(now, pod.Pod)
 		default:

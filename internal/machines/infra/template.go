@@ -38,7 +38,7 @@ func checkKind(template *unstructured.Unstructured) error {
 	case template.GetAPIVersion() == "" || template.GetKind() == "":
 		return invalid("it has no apiVersion or no kind: %s", example)
 	case isOpenShifts(kind):
-		return invalid("kind %s of %s is read by OpenShift's own machine controllers, and is no kind of "+
+		return invalid("kind %s of %s is read by OpenShift's own machine controllers, and is not a kind of "+
 			"infrastructure: %s",
 			kind.Kind, template.GetAPIVersion(), example)
 	case isBuiltIn(kind):

@@ -23,19 +23,19 @@ func TestTemplatesThatNameNoInfrastructure(t *testing.T) {
 			"OpenShift's", `{"apiVersion":"machine.openshift.io/v1beta1","kind":"AWSMachineProviderConfig","ami":{}}`,
 			"providerSpec.value: kind AWSMachineProviderConfig of machine.openshift.io/v1beta1 is read by " +
 				"OpenShift's own " +
-				"machine controllers, and is no kind of infrastructure: " + example,
+				"machine controllers, and is not a kind of infrastructure: " + example,
 		},
 		{
 			"OpenShift's of another group",
 			`{"apiVersion":"baremetal.cluster.k8s.io/v1alpha1","kind":"BareMetalMachineProviderSpec"}`,
 			"providerSpec.value: kind BareMetalMachineProviderSpec of baremetal.cluster.k8s.io/v1alpha1 is read by " +
 				"OpenShift's own " +
-				"machine controllers, and is no kind of infrastructure: " + example,
+				"machine controllers, and is not a kind of infrastructure: " + example,
 		},
 		{
 			"a machine", `{"apiVersion":"machine.openshift.io/v1beta1","kind":"Machine"}`,
 			"providerSpec.value: kind Machine of machine.openshift.io/v1beta1 is read by OpenShift's own " +
-				"machine controllers, and is no kind of infrastructure: " + example,
+				"machine controllers, and is not a kind of infrastructure: " + example,
 		},
 		{
 			"Kubernetes' own", `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","spec":{}}`,

@@ -86,7 +86,7 @@ func (d *deletionPass) evictPods(ctx context.Context) ([]drain.HeldPod, error) {
 }
 
 const (
-	// podsEnd is the interval at which terminating pods are checked: first short, later long.
+	// podsEndSoon is the first interval at which terminating pods are checked, and podsEndSeldom the longest one.
 	podsEndSoon, podsEndSeldom = time.Second, 10 * time.Second
 	// A refused eviction is retried after 5 s, and then after twice as long each time, up to a minute: an
 	// administrator who loosens a disruption budget waits for the drain to notice.

@@ -205,7 +205,7 @@ var nodeMatters = predicate.Funcs{
 	},
 }
 
-// machinesOfNode returns the machines being deleted, and have a node.
+// machinesOfNode returns the machines that are being deleted and have a node.
 func (r *reconciler) machinesOfNode(ctx context.Context, node client.Object) []reconcile.Request {
 	isDeleting := func(m *machinev1beta1.Machine) bool { return !m.DeletionTimestamp.IsZero() }
 	return enqueue.Requests(ctx, r.client, &machinev1beta1.MachineList{}, isDeleting,

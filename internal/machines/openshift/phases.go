@@ -139,7 +139,7 @@ func (d *deletionPass) awaitPreTerminateHooks(ctx context.Context) (*deletion.Wa
 	}, nil
 }
 
-// deleteInfrastructure deletes the infrastructure, and waits until it no longer exist.
+// deleteInfrastructure deletes the infrastructure, and waits until it no longer exists.
 func (d *deletionPass) deleteInfrastructure(ctx context.Context) (*deletion.Wait, error) {
 	seen := d.lookAtInfrastructure(ctx)
 	if seen.problem == "" && seen.Exists && !seen.IsDeleting {

@@ -150,7 +150,7 @@ func (f *misfitFinder) find(value any, path []string, around func(any) any) {
 		return
 	}
 	before := len(f.found)
-	build := func(step string, item any, alone func(any) any) {
+	findIn := func(step string, item any, alone func(any) any) {
 		f.find(item, append(slices.Clone(path), step), func(kept any) any { return around(alone(kept)) })
 	}
 	switch value := value.(type) {
@@ -159,14 +159,14 @@ func (f *misfitFinder) find(value any, path []string, around func(any) any) {
 			break // no mapping is allowed here
 		}
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			build(key, value[key], func(kept any) any { return map[string]any{key: kept} })
+			findIn(key, value[key], func(kept any) any { return map[string]any{key: kept} })
 		}
 	case []any:
 		if f.try(around([]any{})) != nil {
 			break
 		}
 		for i, item := range value {
-			build(strconv.Itoa(i), item, func(kept any) any { return []any{kept} })
+			findIn(strconv.Itoa(i), item, func(kept any) any { return []any{kept} })
 		}
 	}
 	if len(f.found) == before { // no part fails alone, so the value itself does

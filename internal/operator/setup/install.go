@@ -43,7 +43,7 @@ var rightsForReleases = kinds.NewID(kinds.ClusterRole, "", "runlevel-operator-ap
 // theVersion is the ClusterVersion that the operator follows.
 var theVersion = kinds.NewID(clusterVersions.GroupKind(), "", kinds.ClusterVersionName)
 
-// An Change is the change of one object by an install or uninstall.
+// A Change is the change of one object by an install or uninstall.
 type Change struct {
 	Object  kinds.ID      `json:"object"`
 	Action  object.Action `json:"action"`

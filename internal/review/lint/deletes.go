@@ -58,9 +58,9 @@ func checkMisplacedDelete(s *subject, r *reporter) {
 			if isSchema || slices.Equal(path, annotation(payload.DeleteAnnotation)) {
 				continue
 			}
-			cluster := cmp.Or(strings.Join(path[:len(path)-1], "."), "the manifest itself")
+			place := cmp.Or(strings.Join(path[:len(path)-1], "."), "the manifest itself")
 			r.field(m, path, "%s is in %s, where it has no effect: move it to metadata.annotations of the object",
-				payload.DeleteAnnotation, cluster)
+				payload.DeleteAnnotation, place)
 		}
 	}
 }

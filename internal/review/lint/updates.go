@@ -338,7 +338,7 @@ func (s *subject) droppedVersions(report func(old, m *manifest, before, now map[
 	})
 }
 
-// versionsOf returns the versions of a CustomResourceDefinition by their names.
+// versions returns the versions of a CustomResourceDefinition by their names.
 func (m *manifest) versions() map[string]map[string]any {
 	found := map[string]map[string]any{}
 	versions, _ := m.get("spec", "versions").([]any)

@@ -50,8 +50,8 @@ func (a *authority) sign(name, address string) (TLSFiles, error) {
 
 // files returns where the certificate of a name is.
 func (a *authority) files(name string) TLSFiles {
-	build := func(file string) string { return filepath.Join(a.folder, file) }
-	return TLSFiles{Cert: build(name + ".crt"), Key: build(name + ".key"), CA: build("ca.crt")}
+	pathOf := func(file string) string { return filepath.Join(a.folder, file) }
+	return TLSFiles{Cert: pathOf(name + ".crt"), Key: pathOf(name + ".key"), CA: pathOf("ca.crt")}
 }
 
 // ClientTLS returns how a client connects to members.

@@ -130,7 +130,7 @@ func (f *Fixture) Eventually(what string, isWanted func() bool) {
 	sandboxtest.Eventually(f, what, func(context.Context) bool { return isWanted() })
 }
 
-// AwaitGone waits until an object no longer exist. The object itself stays as it is.
+// AwaitGone waits until an object no longer exists. The object itself stays as it is.
 func (f *Fixture) AwaitGone(object client.Object) {
 	f.Helper()
 	AwaitGone(f, f, object.DeepCopyObject().(client.Object), client.ObjectKeyFromObject(object))

@@ -198,7 +198,7 @@ func Await[T client.Object](t testing.TB, reader client.Reader, object T, key cl
 	return object
 }
 
-// AwaitGone waits until an object no longer exist.
+// AwaitGone waits until an object no longer exists.
 func AwaitGone(t testing.TB, reader client.Reader, object client.Object, key client.ObjectKey) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,

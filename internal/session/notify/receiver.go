@@ -84,7 +84,7 @@ func ReadFolder(folder string) ([]Receiver, error) {
 		}
 		receiver, err := ParseReceiver(strings.TrimSpace(string(text)))
 		if err == nil && receiver.url == "" {
-			err = errors.New("it is no URL: write it as https://HOST/PATH, or slack+https://HOST/PATH")
+			err = errors.New("it is not a URL: write it as https://HOST/PATH, or slack+https://HOST/PATH")
 		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("receiver %s: %w", file.Name(), err))

@@ -247,7 +247,7 @@ func TestTheReceiversOfAFolder(t *testing.T) {
 		t.Error("a command of a file was run")
 	}
 	if _, err := notify.ReadFolder(folder); err == nil ||
-		!strings.Contains(err.Error(), "receiver command: it is no URL") || strings.Contains(err.Error(), proof) {
+		!strings.Contains(err.Error(), "receiver command: it is not a URL") || strings.Contains(err.Error(), proof) {
 		t.Error(err)
 	}
 }

@@ -195,7 +195,7 @@ func (i *inspector) objects(ctx context.Context, folder, release string) {
 		i.note(kind.String()+" of release "+release, err)
 	}
 	slices.Sort(lines)
-	i.writeLines(folder+"objects.txt", "the objects of the release on the cluster, andthe times of their last writes",
+	i.writeLines(folder+"objects.txt", "the objects of the release on the cluster, and the times of their last writes",
 		lines)
 }
 

@@ -5,7 +5,7 @@
 // install applies everything first. One watch serves all objects of a resource. Package ready decides when an
 // object is ready.
 //
-// New is the call to start from. Observations of objects, and the ends of waits for them, come as events (events.go).
+// New is the call to start from. Observations of objects, and the ends of waits for them, come as events (Event).
 // The states of an object are in state.go; watches are in watch.go, and those of the Services that the API server calls
 // in services.go.
 package await

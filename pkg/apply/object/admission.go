@@ -81,9 +81,9 @@ func isSameValue(live, sent any) bool {
 		other, err := time.ParseDuration(want)
 		return err == nil && duration == other
 	}
-	item, err := time.Parse(time.RFC3339, current)
+	currentTime, err := time.Parse(time.RFC3339, current)
 	other, otherErr := time.Parse(time.RFC3339, want)
-	return err == nil && otherErr == nil && item.Equal(other)
+	return err == nil && otherErr == nil && currentTime.Equal(other)
 }
 
 // number returns a value for a comparison: parsers return whole numbers as int64 or float64.

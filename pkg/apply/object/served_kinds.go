@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// served finds the resources of kinds, and knows which definitions and APIServices the run has written: API servers
-// serve their kinds a moment later.
+// servedKinds finds the resources of kinds, and knows which definitions and APIServices the run has written: API
+// servers serve their kinds a moment later.
 type servedKinds struct {
 	*scope
 	written sync.Map // when a definition or APIService was written or became ready, by group

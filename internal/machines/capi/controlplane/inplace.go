@@ -33,7 +33,7 @@ const (
 // kubeadmConfig is the kind of Cluster API's bootstrap configs.
 var kubeadmConfig = schema.GroupKind{Group: "bootstrap.cluster.x-k8s.io", Kind: "KubeadmConfig"}
 
-// A inPlaceUpdate is the step that updates a machine in place, or replaces it.
+// An inPlaceUpdate is the step that updates a machine in place, or replaces it.
 type inPlaceUpdate struct {
 	r *Reconciler
 	s *Snapshot

@@ -16,8 +16,8 @@ import (
 // rounds is a limit that no rollout reaches.
 const rounds = 200
 
-// TestLogs rolls out a changed template in deployments of 3, 6 and 12 machines with each surge and unavailability from
-// 0 to 3, by replacement and in place.
+// TestRolloutLogs rolls out a changed template in deployments of 3, 6 and 12 machines with each surge and
+// unavailability from 0 to 3, by replacement and in place.
 func TestRolloutLogs(t *testing.T) {
 	for _, replicas := range []int{3, 6, 12} {
 		var logs []txtar.File
