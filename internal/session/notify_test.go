@@ -178,8 +178,8 @@ func TestNotificationsOfAnApply(t *testing.T) {
 	}
 	l.expect("1.0.1", settings, asIs,
 		"blocked NS 1.0.0 → 1.0.1: update is blocked by TerminatingObject: ConfigMap NS/settings, which "+
-			"0000_10_web_settings.yaml needs, is terminating, held by finalizer example.com/hold: it can only be "+
-			"recreated when it is gone")
+			"0000_10_web_settings.yaml needs, is terminating, held by finalizer example.com/hold: it can be recreated "+
+			"only after its deletion")
 	if data := l.all[0].Data; !slices.Equal(data.Checks, []string{"TerminatingObject"}) || data.Revision != 0 {
 		t.Errorf("the event is %+v", data)
 	}

@@ -245,7 +245,7 @@ func TestObjectThatAnotherReleaseTakesMeanwhile(t *testing.T) {
 	})
 	changed := strings.Replace(settings, "blue", "green", 1)
 	did := runOn(t, t.Context(), c, load(t, namespace, namespace, changed), apply.Options{})
-	if did.Err == nil || !strings.Contains(did.Err.Error(), "it is of release other") {
+	if did.Err == nil || !strings.Contains(did.Err.Error(), "already owned by release other") {
 		t.Error(did.Err)
 	}
 	if colour := other.field("ConfigMap", namespace+"/settings", "data", "colour"); colour != `"red"` {
@@ -264,7 +264,7 @@ func TestObjectOfAnotherReleaseIsNotAdopted(t *testing.T) {
 	a.merge("ConfigMap", namespace+"/settings", `{data: {colour: red}}`)
 	version := a.live("ConfigMap", namespace+"/settings").GetResourceVersion()
 	did := run(t, t.Context(), load(t, namespace, namespace, settings), apply.Options{Options: installMode})
-	if did.Err == nil || !strings.Contains(did.Err.Error(), "it is of release "+namespace+"-other") {
+	if did.Err == nil || !strings.Contains(did.Err.Error(), "already owned by release "+namespace+"-other") {
 		t.Error(did.Err)
 	}
 	if a.live("ConfigMap", namespace+"/settings").GetResourceVersion() != version {
