@@ -241,7 +241,8 @@ func TestAnotherReleasesObjectsAreLeftAlone(t *testing.T) {
 			t.Errorf("a version that %s objects of another release begins: %v", name, outcome.Err)
 		}
 		outcome := other.roll(t.Context(), "1.0.1", claim, force)
-		if done(outcome) != "failed a, not done b" || !strings.Contains(outcome.Err.Error(), "owned by release "+r.name) {
+		if done(outcome) != "failed a, not done b" ||
+			!strings.Contains(outcome.Err.Error(), "owned by release "+r.name) {
 			t.Errorf("a forced version that %s objects of another release: got %s, error %v", name, done(outcome),
 				outcome.Err)
 		}
