@@ -51,16 +51,22 @@ func (a *adapter) adaptManifest(m *payload.Manifest, origin lint.Origin) *payloa
 			a.left = append(a.left, m)
 		}
 		return nil
-	case kinds.ScopeOf(kind) == kinds.Unknown && object.GetAnnotations()[ready.Annotation] != "" && !a.ready.has(kind):
-		annotations := object.GetAnnotations()
-		annotations[ready.Annotation] = ready.None
-		object.SetAnnotations(annotations)
+	case needsOwnController(object) && !a.ready.has(kind):
+		_ = unstructured.SetNestedField(object.Object, ready.None, "metadata", "annotations", ready.Annotation)
 		note = "it is not awaited, since its controller does not run here: --ready can say what makes it ready"
 	default:
 		return m
 	}
 	a.found.addSkipped(origin, m, note)
 	return m.WithObject(object)
+}
+
+// needsOwnController reports whether only the controller of a custom resource can make it ready: its annotation or the
+// rules of the Gateway API wait for a status.
+func needsOwnController(object *unstructured.Unstructured) bool {
+	kind := object.GroupVersionKind().GroupKind()
+	return kinds.ScopeOf(kind) == kinds.Unknown &&
+		(object.GetAnnotations()[ready.Annotation] != "" || kind.Group == kinds.Gateway.Group)
 }
 
 // skipWebhooks adds a condition to webhooks under which none is called. It reports whether there are any.

@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/waiter"
 )
 
-// TestPausesGrowWithTheWait looks five times, after pauses of a tenth of the wait within bounds.
+// TestPausesGrowWithTheWait looks five times, after pauses of half the wait within bounds.
 func TestPausesGrowWithTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -100,11 +100,21 @@ func cleanJob(job *unstructured.Unstructured) {
 	}
 }
 
-// inOrder orders objects so that they can be created one after the other, in the reverse order of deletion.
+// inOrder orders objects so that they can be created one after the other.
 func inOrder(a, b *unstructured.Unstructured) int {
 	return cmp.Or(
-		cmp.Compare(kinds.StageOf(b.GroupVersionKind().GroupKind()), kinds.StageOf(a.GroupVersionKind().GroupKind())),
+		cmp.Compare(stageOf(b), stageOf(a)),
 		cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetNamespace(), b.GetNamespace()),
 		cmp.Compare(a.GetName(), b.GetName()),
 	)
+}
+
+// stageOf returns the stage of deletion of an object, whose reverse is the order of creation. Webhooks are created last:
+// they would refuse custom resources while their pods do not run.
+func stageOf(object *unstructured.Unstructured) kinds.Stage {
+	stage := kinds.StageOf(object.GroupVersionKind().GroupKind())
+	if stage == kinds.CallStage {
+		return kinds.PolicyStage
+	}
+	return stage
 }

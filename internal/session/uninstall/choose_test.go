@@ -1,9 +1,12 @@
 package uninstall
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/dependents"
 	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/cluster/waiter"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
@@ -183,5 +187,25 @@ func TestParsePattern(t *testing.T) {
 		if got := patterns(text)[0].matches(web); got != want {
 			t.Errorf("%s matches: %t", text, got)
 		}
+	}
+}
+
+// TestPauseBetweenLooksAtDeletes checks that an object is noticed soon after its deletion: within a tenth of the wait.
+func TestPauseBetweenLooksAtDeletes(t *testing.T) {
+	t.Parallel()
+	for _, needed := range []time.Duration{300 * time.Millisecond, 2 * time.Second, 10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			noReport := func(context.Context) error { return nil }
+			err := new(remover).newWaiter(noReport).Until(t.Context(), func(context.Context) (waiter.Result, error) {
+				if time.Since(began) >= needed {
+					return waiter.Done, nil
+				}
+				return waiter.Again, nil
+			})
+			if late := time.Since(began) - needed; err != nil || late > max(needed/8, 50*time.Millisecond) {
+				t.Errorf("a delete that took %s is noticed %s later, error %v", needed, late, err)
+			}
+		})
 	}
 }

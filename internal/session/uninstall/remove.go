@@ -31,7 +31,7 @@ const (
 	requestsAtOnce = 16
 	// The pause between two looks at the objects of a stage is a tenth of the time that the stage has taken, within
 	// bounds.
-	pauseShare    = 10
+	pauseShare    = 0.1
 	shortestPause = 50 * time.Millisecond
 	longestPause  = 2 * time.Second
 	// reportInterval is how often the state of objects that do not end is read and recorded.
