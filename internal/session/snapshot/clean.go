@@ -109,8 +109,8 @@ func inOrder(a, b *unstructured.Unstructured) int {
 	)
 }
 
-// stageOf returns the stage of deletion of an object, whose reverse is the order of creation. Webhooks are created last:
-// they would refuse custom resources while their pods do not run.
+// stageOf returns the stage of deletion of an object, whose reverse is the order of creation. Webhooks are created
+// last: they would refuse custom resources while their pods do not run.
 func stageOf(object *unstructured.Unstructured) kinds.Stage {
 	stage := kinds.StageOf(object.GroupVersionKind().GroupKind())
 	if stage == kinds.CallStage {
