@@ -7,17 +7,16 @@ import (
 
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/files"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// DefaultHistoryMax is of how many versions the files are kept.
+// DefaultHistoryMax is the number of versions whose files are kept.
 const DefaultHistoryMax = 5
 
-// FileOptions are how the files of an applied version are kept.
+// FileOptions configure the copies of the files of applied versions.
 type FileOptions struct {
-	Packed     *files.Packed // nil if they are not kept
-	NotKept    string        // the reason why they are not kept, for the record
-	HistoryMax int           // of how many versions they are kept; DefaultHistoryMax if it is 0
+	Packed     *files.Packed // the files of this version; nil if no copy is stored
+	NotKept    string        // the reason why no copy is stored, for the record
+	HistoryMax int           // the number of versions that have a copy; 0 for DefaultHistoryMax
 }
 
 func (o FileOptions) most() int { return cmp.Or(o.HistoryMax, DefaultHistoryMax) }
@@ -32,11 +31,10 @@ type fileCopies struct {
 	warnings []string
 }
 
-// listCopies lists the copies of the release on the cluster, if there may be some, or the apply is to write one.
-func (r *run) listCopies(ctx context.Context) *fileCopies {
-	store := files.Store{Cluster: r.cluster, Namespace: r.options.Namespace, Release: r.payload.Name}
+// listCopies lists the copies of the release on the cluster, if the record names one, or the apply is to write one.
+func listCopies(ctx context.Context, store files.Store, options FileOptions, known *record.Record) *fileCopies {
 	c := &fileCopies{store: store}
-	if r.options.Files.Packed == nil && len(filesOf(r.record)) == 0 {
+	if options.Packed == nil && len(filesOf(known)) == 0 {
 		return c
 	}
 	var err error
@@ -55,29 +53,30 @@ func (c *fileCopies) nextRevision() int {
 	return next
 }
 
-// storeFiles stores the files of the version, unless the cluster has them, and returns the entry for the record. If
-// they can't be stored, the apply continues with a warning.
-func (r *run) storeFiles(ctx context.Context, c *fileCopies) *record.KeptFiles {
-	packed := r.options.Files.Packed
+// storeFiles stores the files of a version, unless the cluster has a copy, and returns the entry for the record. An
+// apply that continues the newest entry keeps its revision. If the files can't be stored, the apply continues with a
+// warning.
+func (c *fileCopies) storeFiles(ctx context.Context, options FileOptions, version string, known *record.Record,
+	isContinued bool) *record.KeptFiles {
+	packed := options.Packed
 	switch {
-	case packed == nil && r.options.Files.NotKept == "":
+	case packed == nil && options.NotKept == "":
 		return nil
 	case packed == nil:
-		return &record.KeptFiles{NotKept: r.options.Files.NotKept}
+		return &record.KeptFiles{NotKept: options.NotKept}
 	case len(c.warnings) > 0:
 		return &record.KeptFiles{NotKept: c.warnings[0]}
 	}
-	for _, entry := range r.record.History {
+	for _, entry := range known.History {
 		if entry.Files != nil && entry.Files.Digest == packed.Digest && c.has(entry.Files) {
 			return &record.KeptFiles{Digest: entry.Files.Digest, Pieces: entry.Files.Pieces}
 		}
 	}
-	revision := max(c.nextRevision(), r.record.LastRevision+1)
-	newest := r.record.Newest()
-	if r.outcome.IsSame && (r.outcome.Mode == graph.Reconcile || newest.State == record.Partial) {
-		revision = newest.Revision // the apply continues it
+	revision := max(c.nextRevision(), known.LastRevision+1)
+	if isContinued {
+		revision = known.Newest().Revision
 	}
-	pieces, err := c.store.Write(ctx, packed, r.payload.Version, revision)
+	pieces, err := c.store.Write(ctx, packed, version, revision)
 	if err != nil {
 		c.warnings = append(c.warnings, err.Error())
 		return &record.KeptFiles{NotKept: err.Error()}

@@ -17,6 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/files"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -75,8 +76,12 @@ func (r *run) begin(ctx context.Context) error {
 	if r.outcome.Mode == graph.Update {
 		requested = r.deletesToRecord(ctx, entry.Tombstones, now)
 	}
-	copies := r.listCopies(ctx)
-	entry.Files, entry.Revision = r.storeFiles(ctx, copies), copies.nextRevision()
+	store := files.Store{Cluster: r.cluster, Namespace: r.options.Namespace, Release: r.payload.Name}
+	copies := listCopies(ctx, store, r.options.Files, r.record)
+	isContinued := r.outcome.IsSame &&
+		(r.outcome.Mode == graph.Reconcile || r.record.Newest().State == record.Partial)
+	entry.Files = copies.storeFiles(ctx, r.options.Files, r.payload.Version, r.record, isContinued)
+	entry.Revision = copies.nextRevision()
 	err := r.journal.Note(ctx, func(known *record.Record) {
 		r.forgetFinished(known)
 		known.Run, known.Uninstall = nil, nil // they describe the previous apply

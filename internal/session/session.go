@@ -11,13 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session/keep"
 	"github.com/runlevel/runlevel/internal/session/notify"
 	"github.com/runlevel/runlevel/internal/text/reason"
-	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -52,10 +49,10 @@ type Session struct {
 
 	mu         sync.Mutex
 	newest     *applyQueueEntry // of the last apply; nil before the first
-	hold       *lock.Hold       // the last one, which may be lost
-	isLost     bool             // hold is, and was released
-	wasLost    bool             // another process may have had the lock since the last apply
-	known      []entryKey       // that the record can have as its newest entry if no other process has applied anything
+	hold       *lock.Hold       // acquired last; released if isLost
+	isLost     bool
+	wasLost    bool       // another process may have had the lock since the last apply
+	known      []entryKey // that the record can have as its newest entry if no other process has applied anything
 	keeper     *keep.Keeper
 	isReleased bool
 }
@@ -240,14 +237,15 @@ func (s *Session) Inspect(ctx context.Context, release *payload.Payload, options
 	return r.outcome
 }
 
-// Held returns a context that ends when the lock is lost which the session holds now, or held last.
+// Held returns a context that ends when the session loses its lock. If the session has lost the lock already, the
+// context has ended.
 func (s *Session) Held() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hold.Context()
 }
 
-// Kept returns what keeps the payload in place; nil if nothing does.
+// Kept returns the Keeper of the payload; nil if the payload is not kept in place.
 func (s *Session) Kept() *keep.Keeper {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -319,49 +317,4 @@ func (s *Session) awaitAnswer(ctx context.Context) error {
 		_, err := s.lock.Holder(ctx)
 		return !cluster.IsOutage(err), nil
 	})
-}
-
-// applyAndKeep applies the payload, and keeps each object in place as soon as the apply is done with it. The outcome
-// is reported when everything is ready, and before that, once, when it is not ready in time.
-func (r *run) applyAndKeep(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	options, keeping := r.applyOptions(), *r.options.Keep
-	defer r.startRepairLog(ctx, &keeping).end(ctx)
-	defer stop()
-	options.Fingerprints = fingerprint.Read(nil)
-	keeping.Apply, keeping.WasComplete = options.Options, r.outcome.IsSame && r.outcome.Mode == graph.Reconcile
-	kept := &keptRun{Keeper: keep.Start(ctx, r.cluster, r.payload, keeping), run: r, ctx: ctx}
-	r.onKeep(kept.Keeper)
-	options.Keeper = kept
-	if err := r.finish(ctx, apply.Run(ctx, r.cluster, r.payload, r.before, options)); err != nil {
-		stop()
-		_ = kept.Wait()
-		return err
-	}
-	r.reportOutcome(ctx, nil)
-	if !r.isLate {
-		kept.Announce()
-	}
-	return kept.Wait()
-}
-
-// A keptRun is the Keeper of a run: it takes over the objects that are applied.
-type keptRun struct {
-	*keep.Keeper
-	run *run
-	ctx context.Context
-}
-
-// NotReady reports the outcome when not all objects are ready in time.
-func (k *keptRun) NotReady(report *apply.Report) {
-	k.run.reportOutcome(k.ctx, k.run.finish(k.ctx, report))
-	k.Announce()
-	k.run.isLate = true
-}
-
-// reportOutcome reports the outcome until now to the receivers of notifications, and to the Observer.
-func (r *run) reportOutcome(ctx context.Context, err error) {
-	r.outcome.Err, r.outcome.Took = err, time.Since(r.began)
-	r.notifier.report(ctx, r.notifier.ended())
-	r.options.Observer.OnOutcome(r.outcome)
 }
