@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"slices"
@@ -106,6 +107,29 @@ func (f *ClusterFlags) Connect(ctx context.Context) (*cluster.Cluster, error) {
 			"or choose another --context", config.Host)
 	}
 	return c, nil
+}
+
+// ReadFor reads a release, and connects to the cluster.
+func (f *ClusterFlags) ReadFor(ctx context.Context, release *ReleaseFlags, ref string,
+	progress io.Writer) (*payload.Payload, *cluster.Cluster, error) {
+	read, err := release.Load(ctx, ref, progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := f.ConnectFor(ctx, read)
+	return read, c, err
+}
+
+// ConnectFor connects to the cluster for an apply of a release, or a preview of one. The release must have a name, and
+// a manifest.
+func (f *ClusterFlags) ConnectFor(ctx context.Context, release *payload.Payload) (*cluster.Cluster, error) {
+	if err := checkNamed(release); err != nil {
+		return nil, err
+	}
+	if err := checkNotEmpty(release); err != nil {
+		return nil, err
+	}
+	return f.Connect(ctx)
 }
 
 // withFlag returns the error of a configuration with the flag that resolves it.

@@ -141,28 +141,6 @@ func (f *ReleaseFlags) LoadPacked(ctx context.Context, ref string, keep *FileFla
 	return read, packed, err
 }
 
-// ReadFor reads a release, and connects to the cluster.
-func (f *ClusterFlags) ReadFor(ctx context.Context, release *ReleaseFlags, ref string,
-	progress io.Writer) (*payload.Payload, *cluster.Cluster, error) {
-	read, err := release.Load(ctx, ref, progress)
-	if err != nil {
-		return nil, nil, err
-	}
-	c, err := f.ConnectFor(ctx, read)
-	return read, c, err
-}
-
-// ConnectFor connects to the cluster to which a release is applied, or would be.
-func (f *ClusterFlags) ConnectFor(ctx context.Context, release *payload.Payload) (*cluster.Cluster, error) {
-	if err := checkNamed(release); err != nil {
-		return nil, err
-	}
-	if err := checkNotEmpty(release); err != nil {
-		return nil, err
-	}
-	return f.Connect(ctx)
-}
-
 // A previewResult is a release and the outcome of its preview on a cluster.
 type previewResult struct {
 	*session.Outcome

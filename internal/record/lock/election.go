@@ -45,6 +45,29 @@ type election struct {
 	failed   error                              // of the last request; nil if that has succeeded
 }
 
+// Acquire acquires the lock, and creates its namespace if there is none. The Hold has to be released. A dead
+// holder loses the lock when it has not renewed it for its duration. The duration is measured from when this
+// process observes the Lease, because clocks differ.
+func (l Lock) Acquire(ctx context.Context, options Options) (*Hold, error) {
+	if err := CheckRelease(l.Release); err != nil {
+		return nil, err
+	}
+	e, err := l.elect(ctx, options.withDefaults())
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-e.elected:
+		return newHold(ctx, e), nil
+	case <-e.ended.Done():
+		err = context.Cause(e.ended)
+	case <-ctx.Done():
+		err = fmt.Errorf("lock release %q: %w", l.Release, context.Cause(ctx))
+	}
+	e.leave()
+	return nil, err
+}
+
 // elect starts an election.
 func (l Lock) elect(ctx context.Context, o Options) (*election, error) {
 	e := &election{

@@ -4,7 +4,7 @@
 // The lock is a fence, too: a process that was asleep while another one held the Lease finds out before its next write
 // (Hold.Check). The record of the release is package record's.
 //
-// Lock.Acquire is the call to start from.
+// Lock.Acquire, in election.go, is the call to start from.
 package lock
 
 import (
@@ -219,29 +219,6 @@ func (l Lock) Last(ctx context.Context) (*Holder, error) {
 	}
 	holder := holderOf(resourcelock.LeaseSpecToLeaderElectionRecord(&found.Spec))
 	return &holder, nil
-}
-
-// Acquire acquires the lock, and creates its namespace if there is none. The Hold has to be released. A dead
-// holder loses the lock when it has not renewed it for its duration. The duration is measured from when this
-// process observes the Lease, because clocks differ.
-func (l Lock) Acquire(ctx context.Context, options Options) (*Hold, error) {
-	if err := CheckRelease(l.Release); err != nil {
-		return nil, err
-	}
-	e, err := l.elect(ctx, options.withDefaults())
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case <-e.elected:
-		return newHold(ctx, e), nil
-	case <-e.ended.Done():
-		err = context.Cause(e.ended)
-	case <-ctx.Done():
-		err = fmt.Errorf("lock release %q: %w", l.Release, context.Cause(ctx))
-	}
-	e.leave()
-	return nil, err
 }
 
 func (l Lock) now() time.Time {
