@@ -76,12 +76,8 @@ func (r *run) begin(ctx context.Context) error {
 	if r.outcome.Mode == graph.Update {
 		requested = r.deletesToRecord(ctx, entry.Tombstones, now)
 	}
-	store := files.Store{Cluster: r.cluster, Namespace: r.options.Namespace, Release: r.payload.Name}
-	copies := listCopies(ctx, store, r.options.Files, r.record)
-	isContinued := r.outcome.IsSame &&
-		(r.outcome.Mode == graph.Reconcile || r.record.Newest().State == record.Partial)
-	entry.Files = copies.storeFiles(ctx, r.options.Files, r.payload.Version, r.record, isContinued)
-	entry.Revision = copies.nextRevision()
+	copies, kept := r.storeFiles(ctx)
+	entry.Files, entry.Revision = kept, copies.nextRevision()
 	err := r.journal.Note(ctx, func(known *record.Record) {
 		r.forgetFinished(known)
 		known.Run, known.Uninstall = nil, nil // they describe the previous apply
@@ -111,6 +107,15 @@ func (r *run) begin(ctx context.Context) error {
 		r.outcome.FileWarnings = copies.collect(ctx)
 	}
 	return err
+}
+
+// storeFiles stores the files of the release on the cluster, and returns all copies, with the entry for the record.
+func (r *run) storeFiles(ctx context.Context) (*fileCopies, *record.KeptFiles) {
+	store := files.Store{Cluster: r.cluster, Namespace: r.options.Namespace, Release: r.payload.Name}
+	copies := listCopies(ctx, store, r.options.Files, r.record)
+	isContinued := r.outcome.IsSame &&
+		(r.outcome.Mode == graph.Reconcile || r.record.Newest().State == record.Partial)
+	return copies, copies.storeFiles(ctx, r.options.Files, r.payload.Version, r.record, isContinued)
 }
 
 // createNamespace creates the namespace of objects whose manifests name none, if the options ask for it. It is not part
