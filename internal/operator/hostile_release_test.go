@@ -68,11 +68,11 @@ func hostileReleases() map[string]struct {
 		"a link to the token": {[]hostileFile{{
 			name: "release-manifests/0000_10_a.yaml",
 			link: "/var/run/secrets/kubernetes.io/serviceaccount/token",
-		}}, "there is nothing, or nothing of the payload"},
+		}}, "the target does not exist, or is not part of the payload"},
 		"a link to a process": {[]hostileFile{{
 			name: "release-manifests/0000_10_a.yaml",
 			link: "../../../../../../../proc/self/environ",
-		}}, "there is nothing, or nothing of the payload"},
+		}}, "the target does not exist, or is not part of the payload"},
 		"a name that leads out": {[]hostileFile{{name: "release-manifests/../../../tmp/a.yaml", text: "a"}},
 			`its name has ".." in it`},
 		"a template that asks": {[]hostileFile{{name: "manifests/0000_10_a.yaml", text: `{{env "CANARY"}}`}},

@@ -13,9 +13,8 @@ import (
 )
 
 // Annotations of a CustomResourceDefinition with the references of its objects, and the objects that its controller
-// creates: one
-// "FIELD: KIND" a line, such as "spec.secretName: Secret". The kind has its group, if it is not one of the core:
-// "WidgetClass.shop.example".
+// creates. Each line is "FIELD: KIND", such as "spec.secretName: Secret". A kind outside of the core group has its
+// group: "WidgetClass.shop.example".
 const (
 	ReferencesAnnotation = "runlevel.dev/references"
 	MakesAnnotation      = "runlevel.dev/makes"
@@ -50,17 +49,18 @@ func ParseDeclarations(text string) (declared []Declaration, problems []string) 
 	return declared, problems
 }
 
-// Definitions has what CustomResourceDefinitions declare, by the kinds that they define. Without any, the references of
-// built-in kinds are known.
+// Definitions has the declarations of CustomResourceDefinitions, by the kinds that they define. An empty value is
+// enough for built-in kinds.
 type Definitions map[schema.GroupKind]definition
 
 // A definition has the properties of a kind of custom resources.
 type definition struct {
-	scope         kinds.Scope
-	refers, makes []rule
+	scope           kinds.Scope
+	refers, creates []rule
 }
 
-// definitionsOf returns the definitions of a release. Those of the release before count if it has none of a kind.
+// definitionsOf returns the definitions of a release, and those of the previous release for kinds that it does not
+// define.
 func definitionsOf[M Referrer](manifests, before []M) Definitions {
 	found, old := Definitions{}, Definitions{}
 	for i, m := range slices.Concat(manifests, before) {
@@ -76,7 +76,8 @@ func definitionsOf[M Referrer](manifests, before []M) Definitions {
 	return old
 }
 
-// Add adds the declarations of an object if it is a CustomResourceDefinition. Variants of a definition add up.
+// Add adds the declarations of an object if it is a CustomResourceDefinition. The declarations of variants of a
+// definition are combined.
 func (d Definitions) Add(object *unstructured.Unstructured) {
 	if object.GroupVersionKind().GroupKind() != kinds.CustomResourceDefinition {
 		return
@@ -86,11 +87,11 @@ func (d Definitions) Add(object *unstructured.Unstructured) {
 	scope, _, _ := unstructured.NestedString(object.Object, "spec", "scope")
 	declared.scope = kinds.Scope(scope)
 	declared.refers = appendDeclared(declared.refers, object.GetAnnotations()[ReferencesAnnotation])
-	declared.makes = appendDeclared(declared.makes, object.GetAnnotations()[MakesAnnotation])
+	declared.creates = appendDeclared(declared.creates, object.GetAnnotations()[MakesAnnotation])
 	d[kind] = declared
 }
 
-// appendDeclared appends the rules of an annotation that are not among the rules.
+// appendDeclared appends the rules of an annotation, without duplicates.
 func appendDeclared(rules []rule, text string) []rule {
 	declared, _ := ParseDeclarations(text)
 	for _, declaration := range declared {

@@ -1,11 +1,12 @@
 // Package references finds the objects that an object refers to and needs: the Secrets and ConfigMaps of its pods, the
 // Service behind an Ingress, the role of a binding, its owner.
 //
-// It knows the fields of built-in kinds, and those that annotations of CustomResourceDefinitions declare. It reads no
-// cluster. Optional references, and references to objects that Kubernetes creates itself, are left out.
+// The package has rules for the fields of built-in kinds, and reads annotations of CustomResourceDefinitions that
+// declare further fields. It reads no cluster. Optional references, and references to objects that Kubernetes creates
+// itself, are left out.
 //
-// NewGraph is the call to start from: it finds who refers to whom in a release. Definitions.Of finds the references of
-// one object.
+// NewGraph is the call to start from: it finds all references in a release. Definitions.References finds those of one
+// object.
 package references
 
 import (
@@ -34,14 +35,14 @@ type Consequence string
 
 // The consequences.
 const (
-	Impaired  Consequence = ""          // it does not do its work
-	PodsWait  Consequence = "pods wait" // its pods do not start; of a claim, the pods that use it
-	Collected Consequence = "collected" // it is deleted with the other, which is its only owner
-	// nothing: a binding gives an account its rights, or the other is one of several owners
+	Impaired  Consequence = ""          // the object does not do its work
+	PodsWait  Consequence = "pods wait" // the pods of the object do not start; the object may be their claim
+	Collected Consequence = "collected" // the object is deleted with the other one, its only owner
+	// no effect: the other one gets rights from a binding, or is one of several owners
 	Harmless Consequence = "harmless"
 )
 
-// Field returns the path for people, such as spec.tls[0].secretName.
+// Field returns the path as text, such as spec.tls[0].secretName.
 func (r Reference) Field() string {
 	var text strings.Builder
 	for i, key := range r.Path {
@@ -57,18 +58,18 @@ func (r Reference) Field() string {
 	return text.String()
 }
 
-// Of returns the references of an object, in the order of the rules.
-func (d Definitions) Of(object *unstructured.Unstructured) []Reference {
+// References returns the references of an object, in the order of the rules.
+func (d Definitions) References(object *unstructured.Unstructured) []Reference {
 	kind := object.GroupVersionKind().GroupKind()
 	f := &finder{definitions: d, object: object}
 	f.findAll(nil, rules[kind])
 	if path := kinds.PodSpec(kind); path != nil {
-		f.findAll(path, ofPods)
-		f.findAll(append(path, "initContainers"), ofContainers)
-		f.findAll(append(path, "containers"), ofContainers)
+		f.findAll(path, podRules)
+		f.findAll(append(path, "initContainers"), containerRules)
+		f.findAll(append(path, "containers"), containerRules)
 	}
 	if path := kinds.ClientConfigPath(kind); path != nil {
-		f.findAll(path, ofClientConfigs)
+		f.findAll(path, clientConfigRules)
 	}
 	f.findAll(nil, d[kind].refers)
 	if target, scales := kinds.ScaleTarget(object); scales && kind.Group == "autoscaling" {
@@ -79,9 +80,9 @@ func (d Definitions) Of(object *unstructured.Unstructured) []Reference {
 
 // owners returns the references of an object to its owners.
 func (d Definitions) owners(object *unstructured.Unstructured) (found []Reference) {
-	owners, then := object.GetOwnerReferences(), Collected
+	owners, consequence := object.GetOwnerReferences(), Collected
 	if len(owners) > 1 {
-		then = Harmless
+		consequence = Harmless
 	}
 	for i, owner := range owners {
 		kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()
@@ -90,7 +91,7 @@ func (d Definitions) owners(object *unstructured.Unstructured) (found []Referenc
 			found = append(found, Reference{
 				Path:        []string{"metadata", "ownerReferences", strconv.Itoa(i), "name"},
 				To:          id,
-				Consequence: then,
+				Consequence: consequence,
 			})
 		}
 	}
@@ -120,7 +121,7 @@ func (f *finder) find(r rule, names []string, value any, path []string) {
 		return
 	}
 	within, isMapping := value.(map[string]any)
-	if !isMapping || within["failurePolicy"] == "Ignore" { // the API server ignores it if the webhook can't be called
+	if !isMapping || within["failurePolicy"] == "Ignore" { // the API server does without the webhook
 		return
 	}
 	if len(path) > 1 {
@@ -129,15 +130,20 @@ func (f *finder) find(r rule, names []string, value any, path []string) {
 	}
 	name, _ := within[path[0]].(string)
 	isOptional, _ := within["optional"].(bool)
-	instead, _ := within[r.unless].(string)
-	if id := f.target(r, within); name != r.made && name != "" && instead == "" && !isOptional && id.Kind != "" {
+	instead, _ := within[r.overriddenBy].(string)
+	if id := f.target(r, within); name != r.builtInName && name != "" && instead == "" && !isOptional && id.Kind != "" {
 		id.Name = name
 		f.found = append(f.found,
-			Reference{Path: append(slices.Clone(names), path[0]), To: id, Keys: keysOf(within), Consequence: r.then})
+			Reference{
+				Path:        append(slices.Clone(names), path[0]),
+				To:          id,
+				Keys:        keysOf(within),
+				Consequence: r.consequence,
+			})
 	}
 }
 
-// keysOf returns the keys of a ConfigMap or a Secret that a reference needs: the one of a variable, or the items of a
+// keysOf returns the keys of a ConfigMap or a Secret that a reference needs: the key of a variable, or the items of a
 // volume.
 func keysOf(within map[string]any) (keys []string) {
 	if key, isOne := within["key"].(string); isOne {
@@ -180,7 +186,7 @@ func (d Definitions) inScope(kind schema.GroupKind, namespace string) (id kinds.
 	}
 }
 
-// Describe returns a text about which manifest refers to an object, where, and how many others do.
+// Describe returns a text with the first manifest that refers to an object, its field, and the number of others.
 func Describe(by kinds.ID, place, field string, others int) string {
 	text := fmt.Sprintf("%s (%s) refers to it in %s", by, place, field)
 	if others > 0 {
@@ -202,34 +208,34 @@ type Use[M Referrer] struct {
 	Reference
 }
 
-// A Graph is who refers to whom in a release.
+// A Graph has all references in a release.
 type Graph[M Referrer] struct {
-	References [][]Reference         // of each manifest; none of tombstones
+	References [][]Reference         // by the index of the manifest; none for tombstones
 	Uses       map[kinds.ID][]Use[M] // by the referenced objects, without harmless references
-	Makers     map[kinds.ID]M        // by the objects that controllers make of manifests
+	Creators   map[kinds.ID]M        // by the objects that controllers create for manifests
 }
 
-// NewGraph returns the graph of the manifests of a release. The definitions of its custom resources may be in the
-// release before, too.
+// NewGraph returns the graph of the manifests of a release. The manifests of the previous release may have the
+// definitions of its custom resources.
 func NewGraph[M Referrer](manifests, before []M) *Graph[M] {
 	definitions := definitionsOf(manifests, before)
 	g := &Graph[M]{
 		References: make([][]Reference, len(manifests)),
 		Uses:       map[kinds.ID][]Use[M]{},
-		Makers:     map[kinds.ID]M{},
+		Creators:   map[kinds.ID]M{},
 	}
 	for i, m := range manifests {
 		if m.IsTombstone() {
 			continue
 		}
-		g.References[i] = definitions.Of(m.Object())
+		g.References[i] = definitions.References(m.Object())
 		for _, reference := range g.References[i] {
 			if reference.Consequence != Harmless {
 				g.Uses[reference.To] = append(g.Uses[reference.To], Use[M]{m, reference})
 			}
 		}
-		for _, made := range definitions.Made(m.Object()) {
-			g.Makers[made] = m
+		for _, created := range definitions.CreatedFor(m.Object()) {
+			g.Creators[created] = m
 		}
 	}
 	return g

@@ -38,7 +38,7 @@ PREFIX.containers[1].env[1].valueFrom.secretKeyRef.name: Secret shop/p
 `
 
 // TestOf has a row for each kind that refers to others: its references, one on a line.
-func TestOf(t *testing.T) {
+func TestReferencesOfAnObject(t *testing.T) {
 	ofPods := func(prefix string) string { return strings.ReplaceAll(ofPod, "PREFIX", prefix) }
 	const rbac = "apiVersion: rbac.authorization.k8s.io/v1, "
 	for object, want := range map[string]string{
@@ -138,7 +138,7 @@ func textOf(t *testing.T, text string) string {
 		&object.Object); err != nil {
 		t.Fatal(err)
 	}
-	found := references.Definitions(nil).Of(object)
+	found := references.Definitions(nil).References(object)
 	for _, reference := range found {
 		if _, exists, _ := unstructured.NestedFieldNoCopy(object.Object, reference.Path[0]); !exists {
 			t.Errorf("the object has no field %s", reference.Path)
@@ -156,7 +156,7 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, reference := range references.Definitions(nil).Of(object) {
+	for _, reference := range references.Definitions(nil).References(object) {
 		got = append(got, reference.To.Name+" "+strings.Join(reference.Keys, ","))
 	}
 	if diff := cmp.Diff([]string{"b ", "a x,w", "b z"}, got); diff != "" {
@@ -164,7 +164,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func TestMade(t *testing.T) {
+func TestObjectsThatControllersCreate(t *testing.T) {
 	for text, want := range map[string]string{
 		"{apiVersion: v1, kind: Service, metadata: {name: a, namespace: shop, annotations: " +
 			"{service.beta.openshift.io/serving-cert-secret-name: tls}}}": "Secret shop/tls",
@@ -179,7 +179,7 @@ func TestMade(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		for _, id := range references.Definitions(nil).Made(object) {
+		for _, id := range references.Definitions(nil).CreatedFor(object) {
 			got += id.String()
 		}
 		if got != want {
@@ -213,9 +213,9 @@ func TestDeclared(t *testing.T) {
 		if diff := cmp.Diff(want, linesOf(graph.References[len(graph.References)-1])); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		maker, isMade := graph.Makers[kinds.ID{Kind: "Secret", Namespace: "shop", Name: "tls"}]
-		if !isMade || maker.GetName() != "w" || len(graph.Makers) != 1 {
-			t.Errorf("%s: %v are made", name, graph.Makers)
+		maker, isMade := graph.Creators[kinds.ID{Kind: "Secret", Namespace: "shop", Name: "tls"}]
+		if !isMade || maker.GetName() != "w" || len(graph.Creators) != 1 {
+			t.Errorf("%s: %v are made", name, graph.Creators)
 		}
 	}
 }

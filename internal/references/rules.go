@@ -6,7 +6,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// A rule is a field that refers to an object. Its path may lead through lists.
+// A rule is a field that refers to an object. The path may lead through lists.
 type rule struct {
 	path string // to the field with the name
 	to   schema.GroupKind
@@ -14,41 +14,51 @@ type rule struct {
 	hasNamespace bool // a namespace field beside it has the namespace of the object
 	isKindNamed  bool // a kind field beside it has the kind of the object, which the rule compares
 
-	unless string // another field beside it, which has precedence if it is set
-	made   string // the name of the object that Kubernetes creates itself
+	overriddenBy string // another field beside it, which takes precedence if it is set
+	builtInName  string // the name of an object that Kubernetes creates itself, which is no reference
 
-	isDeclared bool // it is from an annotation: a namespace field beside it may have the namespace of the object
+	isDeclared bool // an annotation declares the rule: a namespace field beside it may have the namespace of the object
 
-	then Consequence
+	consequence Consequence
 }
 
-// ofPods are the fields of pods. Without a pull secret, pods start if their images need none.
-var ofPods = []rule{
-	{path: "serviceAccountName", to: kinds.ServiceAccount, made: "default", then: PodsWait},
-	// its old name
-	{path: "serviceAccount", to: kinds.ServiceAccount, made: "default", unless: "serviceAccountName", then: PodsWait},
-	{path: "priorityClassName", to: kinds.PriorityClass, then: PodsWait},
-	{path: "runtimeClassName", to: kinds.RuntimeClass, then: PodsWait},
+// podRules are the fields of pods. Without a pull secret, pods start if their images need none.
+var podRules = []rule{
+	{path: "serviceAccountName", to: kinds.ServiceAccount, builtInName: "default", consequence: PodsWait},
+	// the deprecated name of the field
+	{
+		path:         "serviceAccount",
+		to:           kinds.ServiceAccount,
+		builtInName:  "default",
+		overriddenBy: "serviceAccountName",
+		consequence:  PodsWait,
+	},
+	{path: "priorityClassName", to: kinds.PriorityClass, consequence: PodsWait},
+	{path: "runtimeClassName", to: kinds.RuntimeClass, consequence: PodsWait},
 	{path: "imagePullSecrets.name", to: kinds.Secret},
-	{path: "volumes.secret.secretName", to: kinds.Secret, then: PodsWait},
-	{path: "volumes.configMap.name", to: kinds.ConfigMap, then: PodsWait},
-	{path: "volumes.persistentVolumeClaim.claimName", to: kinds.PersistentVolumeClaim, then: PodsWait},
-	{path: "volumes.csi.nodePublishSecretRef.name", to: kinds.Secret, then: PodsWait},
-	{path: "volumes.projected.sources.secret.name", to: kinds.Secret, then: PodsWait},
-	{path: "volumes.projected.sources.configMap.name", to: kinds.ConfigMap, then: PodsWait},
-	{path: "volumes.ephemeral.volumeClaimTemplate.spec.storageClassName", to: kinds.StorageClass, then: PodsWait},
+	{path: "volumes.secret.secretName", to: kinds.Secret, consequence: PodsWait},
+	{path: "volumes.configMap.name", to: kinds.ConfigMap, consequence: PodsWait},
+	{path: "volumes.persistentVolumeClaim.claimName", to: kinds.PersistentVolumeClaim, consequence: PodsWait},
+	{path: "volumes.csi.nodePublishSecretRef.name", to: kinds.Secret, consequence: PodsWait},
+	{path: "volumes.projected.sources.secret.name", to: kinds.Secret, consequence: PodsWait},
+	{path: "volumes.projected.sources.configMap.name", to: kinds.ConfigMap, consequence: PodsWait},
+	{
+		path:        "volumes.ephemeral.volumeClaimTemplate.spec.storageClassName",
+		to:          kinds.StorageClass,
+		consequence: PodsWait,
+	},
 }
 
-// ofContainers are the fields of each container.
-var ofContainers = []rule{
-	{path: "envFrom.secretRef.name", to: kinds.Secret, then: PodsWait},
-	{path: "envFrom.configMapRef.name", to: kinds.ConfigMap, then: PodsWait},
-	{path: "env.valueFrom.secretKeyRef.name", to: kinds.Secret, then: PodsWait},
-	{path: "env.valueFrom.configMapKeyRef.name", to: kinds.ConfigMap, then: PodsWait},
+// containerRules are the fields of each container.
+var containerRules = []rule{
+	{path: "envFrom.secretRef.name", to: kinds.Secret, consequence: PodsWait},
+	{path: "envFrom.configMapRef.name", to: kinds.ConfigMap, consequence: PodsWait},
+	{path: "env.valueFrom.secretKeyRef.name", to: kinds.Secret, consequence: PodsWait},
+	{path: "env.valueFrom.configMapKeyRef.name", to: kinds.ConfigMap, consequence: PodsWait},
 }
 
-// ofClientConfigs are the fields of a client configuration.
-var ofClientConfigs = []rule{{path: "service.name", to: kinds.Service, hasNamespace: true}}
+// clientConfigRules are the fields of a client configuration.
+var clientConfigRules = []rule{{path: "service.name", to: kinds.Service, hasNamespace: true}}
 
 // subjects are the accounts of a binding.
 var subjects = rule{
@@ -56,20 +66,20 @@ var subjects = rule{
 	to:           kinds.ServiceAccount,
 	hasNamespace: true,
 	isKindNamed:  true,
-	then:         Harmless,
-	made:         "default",
+	consequence:  Harmless,
+	builtInName:  "default",
 }
 
 // rules are the fields of other kinds, and those beside the pods of a workload.
 var rules = map[schema.GroupKind][]rule{
 	kinds.StatefulSet: {
 		{path: "spec.serviceName", to: kinds.Service},
-		{path: "spec.volumeClaimTemplates.spec.storageClassName", to: kinds.StorageClass, then: PodsWait},
+		{path: "spec.volumeClaimTemplates.spec.storageClassName", to: kinds.StorageClass, consequence: PodsWait},
 	},
 	kinds.ServiceAccount: {{path: "imagePullSecrets.name", to: kinds.Secret}},
 	kinds.PersistentVolumeClaim: {
-		{path: "spec.storageClassName", to: kinds.StorageClass, then: PodsWait},
-		{path: "spec.volumeName", to: kinds.PersistentVolume, then: PodsWait},
+		{path: "spec.storageClassName", to: kinds.StorageClass, consequence: PodsWait},
+		{path: "spec.volumeName", to: kinds.PersistentVolume, consequence: PodsWait},
 		{path: "spec.dataSource.name", to: kinds.PersistentVolumeClaim, isKindNamed: true},
 	},
 	kinds.PersistentVolume: {

@@ -9,15 +9,14 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// An adapter changes what could not work in a rehearsal, and reports that.
+// An adapter changes objects that could not work in a rehearsal, and reports each change.
 type adapter struct {
-	ready ReadyRules
-	found *findings
-	left  []*payload.Manifest // of the new release, that are not applied
+	ready      ReadyRules
+	findings   *findings
+	notApplied []*payload.Manifest // the manifests of the new release that are not applied
 }
 
-// adapt returns a release whose objects call no server that would have to run in a pod, and wait for no controller of
-// their own.
+// adapt returns a release whose objects need no server in a pod, and no controller of their own.
 func (a *adapter) adapt(release *payload.Payload, origin lint.Origin) *payload.Payload {
 	if release == nil {
 		return nil
@@ -35,7 +34,7 @@ func (a *adapter) adapt(release *payload.Payload, origin lint.Origin) *payload.P
 	return &adapted
 }
 
-// adaptManifest returns the manifest to apply in the place of one; nil if none is.
+// adaptManifest returns the adapted manifest; nil if the manifest is not to be applied.
 func (a *adapter) adaptManifest(m *payload.Manifest, origin lint.Origin) *payload.Manifest {
 	kind := m.GroupVersionKind().GroupKind()
 	var note string
@@ -46,9 +45,9 @@ func (a *adapter) adaptManifest(m *payload.Manifest, origin lint.Origin) *payloa
 	case kind == kinds.CustomResourceDefinition && skipConversion(object):
 		note = "its objects are not converted: the webhook for that does not run here"
 	case kind == kinds.APIService && isServedByPods(object):
-		a.found.addSkipped(origin, m, "it is only tried by a dry run: the server behind it does not run here")
+		a.findings.addSkipped(origin, m, "it is only tried by a dry run: the server behind it does not run here")
 		if origin == lint.InPayload {
-			a.left = append(a.left, m)
+			a.notApplied = append(a.notApplied, m)
 		}
 		return nil
 	case needsOwnController(object) && !a.ready.has(kind):
@@ -57,7 +56,7 @@ func (a *adapter) adaptManifest(m *payload.Manifest, origin lint.Origin) *payloa
 	default:
 		return m
 	}
-	a.found.addSkipped(origin, m, note)
+	a.findings.addSkipped(origin, m, note)
 	return m.WithObject(object)
 }
 
@@ -69,7 +68,7 @@ func needsOwnController(object *unstructured.Unstructured) bool {
 		(object.GetAnnotations()[ready.Annotation] != "" || kind.Group == kinds.Gateway.Group)
 }
 
-// skipWebhooks adds a condition to webhooks under which none is called. It reports whether there are any.
+// skipWebhooks adds a condition to webhooks that is never true. It returns false if there are no webhooks.
 func skipWebhooks(object *unstructured.Unstructured) bool {
 	webhooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
 	for _, webhook := range webhooks {
@@ -85,7 +84,7 @@ func skipWebhooks(object *unstructured.Unstructured) bool {
 	return unstructured.SetNestedSlice(object.Object, webhooks, "webhooks") == nil
 }
 
-// skipConversion makes a definition convert its objects without a webhook. It reports whether it had one.
+// skipConversion removes the conversion webhook of a definition. It returns false if there is none.
 func skipConversion(object *unstructured.Unstructured) bool {
 	strategy, _, _ := unstructured.NestedString(object.Object, "spec", "conversion", "strategy")
 	if strategy != "Webhook" {

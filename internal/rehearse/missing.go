@@ -18,12 +18,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A supplier creates the objects that releases expect from elsewhere. It reports those that the new release needs.
+// A supplier creates the objects that releases need and do not have. It reports the objects that the new release needs.
 type supplier struct {
-	cluster *cluster.Cluster
-	old     *payload.Payload // nil if there is none
-	new     *payload.Payload
-	found   *findings
+	cluster  *cluster.Cluster
+	old      *payload.Payload // nil if there is none
+	new      *payload.Payload
+	findings *findings
 }
 
 // supply creates definitions of kinds, Namespaces, and classes of pods and volumes, and labels the nodes.
@@ -31,11 +31,11 @@ func (s *supplier) supply(ctx context.Context) error {
 	if err := s.labelNodes(ctx); err != nil {
 		return err
 	}
-	return s.makeAll(ctx)
+	return s.provideAll(ctx)
 }
 
-// makeAll creates the objects that the releases need and do not have.
-func (s *supplier) makeAll(ctx context.Context) error {
+// provideAll creates the objects that the releases need and do not have.
+func (s *supplier) provideAll(ctx context.Context) error {
 	for _, needs := range []struct {
 		in      lint.Origin
 		release *payload.Payload
@@ -44,25 +44,25 @@ func (s *supplier) makeAll(ctx context.Context) error {
 			continue
 		}
 		for _, missing := range s.missingKinds(ctx, needs.release) {
-			if err := s.make(ctx, definitionOf(missing.kind, missing.versions, missing.by.ID().Namespace != ""),
+			if err := s.provide(ctx, definitionOf(missing.kind, missing.versions, missing.by.ID().Namespace != ""),
 				needer{needs.in, missing.by, []string{"kind"}}); err != nil {
 				return err
 			}
 		}
 		for _, m := range needs.release.Manifests {
-			if err := s.makeNamespace(ctx, needs.in, m); err != nil {
+			if err := s.provideNamespace(ctx, needs.in, m); err != nil {
 				return err
 			}
 		}
-		if err := s.makeClasses(ctx, needs.in, needs.release); err != nil {
+		if err := s.provideClasses(ctx, needs.in, needs.release); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// has reports whether a release of the rehearsal has an object.
-func (s *supplier) has(id kinds.ID) bool {
+// hasObject reports whether a release of the rehearsal has an object.
+func (s *supplier) hasObject(id kinds.ID) bool {
 	return slices.ContainsFunc([]*payload.Payload{s.old, s.new}, func(release *payload.Payload) bool {
 		return release != nil && slices.ContainsFunc(release.Manifests, func(m *payload.Manifest) bool {
 			return m.ID() == id && !m.IsTombstone()
@@ -70,27 +70,28 @@ func (s *supplier) has(id kinds.ID) bool {
 	})
 }
 
-// make creates an object, unless it exists, and reports it at the field of the manifest that needs it.
-func (s *supplier) make(ctx context.Context, made *unstructured.Unstructured, by needer) error {
-	wasMade, err := s.create(ctx, made)
-	if !wasMade || by.in == lint.InPrevious {
+// provide creates an object if it does not exist, and reports it at the field of the manifest that needs it.
+func (s *supplier) provide(ctx context.Context, object *unstructured.Unstructured, by needer) error {
+	wasCreated, err := s.create(ctx, object)
+	if !wasCreated || by.origin == lint.InPrevious {
 		return err
 	}
-	gvk := made.GroupVersionKind()
-	id, hint := kinds.NewID(gvk.GroupKind(), "", made.GetName()), ""
-	if near := printable.Nearest(id.Name, s.names(id.GroupKind()), mostTypos); near != "" {
+	gvk := object.GroupVersionKind()
+	id, hint := kinds.NewID(gvk.GroupKind(), "", object.GetName()), ""
+	if near := printable.Nearest(id.Name, s.names(id.GroupKind()), maxTypos); near != "" {
 		hint = ": did you mean " + near + "?"
 	}
-	observation := observed(lint.RehearsalMade, "%s was made for the rehearsal, and a cluster that does not have it "+
-		"refuses what needs it: no release of the rehearsal has it%s", id, hint)
+	observation := newObservation(lint.RehearsalMade,
+		"%s was made for the rehearsal, and a cluster that does not have it "+
+			"refuses what needs it: no release of the rehearsal has it%s", id, hint)
 	observation.Field, observation.Made = by.field, &id
-	s.found.addForManifest(by.manifest, observation)
+	s.findings.addForManifest(by.manifest, observation)
 	return nil
 }
 
 // A needer is the field of a manifest that needs an object.
 type needer struct {
-	in       lint.Origin
+	origin   lint.Origin
 	manifest *payload.Manifest
 	field    []string
 }
@@ -105,21 +106,21 @@ func (s *supplier) names(kind schema.GroupKind) (names []string) {
 	return names
 }
 
-// create creates an object, and reports whether it did not exist.
-func (s *supplier) create(ctx context.Context, made *unstructured.Unstructured) (wasMade bool, err error) {
-	found, err := s.cluster.Find(ctx, made.GroupVersionKind())
+// create creates an object. It returns false if the object exists.
+func (s *supplier) create(ctx context.Context, object *unstructured.Unstructured) (wasCreated bool, err error) {
+	resource, err := s.cluster.Find(ctx, object.GroupVersionKind())
 	if err != nil {
 		return false, err
 	}
-	_, err = s.cluster.Create(ctx, found, made, 0)
+	_, err = s.cluster.Create(ctx, resource, object, 0)
 	if apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-		return false, nil // the apply of the object that needs it is refused, and reported
+		return false, nil // the API server refuses the object that needs it, too, which is reported
 	}
 	return err == nil, err
 }
 
-// mostTypos limits how many letters of the names of two kinds differ if one is a misspelling of the other.
-const mostTypos = 3
+// maxTypos limits the different letters between the name of a kind and its misspelling.
+const maxTypos = 3
 
 // A missingKind is a kind that neither the cluster nor a release defines, with the first manifest of the kind.
 type missingKind struct {
@@ -128,8 +129,8 @@ type missingKind struct {
 	by       *payload.Manifest
 }
 
-// missingKinds returns the kinds of a release that are neither the cluster's nor defined by a release. A kind whose
-// name, or whose group, is similar to that of a defined one is probably misspelt: it is not missing.
+// missingKinds returns the kinds of a release that neither the cluster nor a release defines. It leaves out a kind
+// whose name or group resembles a defined one, because it is probably misspelt.
 func (s *supplier) missingKinds(ctx context.Context, release *payload.Payload) []missingKind {
 	defined := map[string][]string{} // by group
 	for _, release := range []*payload.Payload{s.old, s.new} {
@@ -143,8 +144,8 @@ func (s *supplier) missingKinds(ctx context.Context, release *payload.Payload) [
 	var found []missingKind
 	for _, m := range release.Manifests {
 		gvk := m.GroupVersionKind()
-		near := defined[printable.Nearest(gvk.Group, slices.Collect(maps.Keys(defined)), mostTypos)]
-		isKnown := printable.Nearest(gvk.Kind, defined[gvk.Group], mostTypos) != "" || slices.Contains(near, gvk.Kind)
+		near := defined[printable.Nearest(gvk.Group, slices.Collect(maps.Keys(defined)), maxTypos)]
+		isKnown := printable.Nearest(gvk.Kind, defined[gvk.Group], maxTypos) != "" || slices.Contains(near, gvk.Kind)
 		if isKnown || m.IsTombstone() || !strings.Contains(gvk.Group, ".") ||
 			kinds.Scheme().IsGroupRegistered(gvk.Group) {
 			continue
@@ -205,13 +206,13 @@ func definitionOf(kind schema.GroupKind, versions []string, isNamespaced bool) *
 	}}
 }
 
-// makeNamespace creates the Namespace of a manifest, unless a release has it.
-func (s *supplier) makeNamespace(ctx context.Context, origin lint.Origin, m *payload.Manifest) error {
+// provideNamespace creates the Namespace of a manifest, unless a release has it.
+func (s *supplier) provideNamespace(ctx context.Context, origin lint.Origin, m *payload.Manifest) error {
 	name := m.Object().GetNamespace()
-	if name == "" || m.IsTombstone() || s.has(kinds.NewID(kinds.Namespace, "", name)) {
+	if name == "" || m.IsTombstone() || s.hasObject(kinds.NewID(kinds.Namespace, "", name)) {
 		return nil
 	}
-	return s.make(ctx, clusterWide("v1", kinds.Namespace.Kind, name, nil),
+	return s.provide(ctx, newClusterObject("v1", kinds.Namespace.Kind, name, nil),
 		needer{origin, m, []string{"metadata", "namespace"}})
 }
 
@@ -223,14 +224,14 @@ var classFields = map[schema.GroupKind]map[string]any{
 	kinds.IngressClass:  {"spec": map[string]any{"controller": "rehearsal.runlevel.dev/none"}},
 }
 
-// makeClasses creates the classes to which a release refers, and that no release has.
-func (s *supplier) makeClasses(ctx context.Context, origin lint.Origin, release *payload.Payload) error {
+// provideClasses creates the classes that a release refers to and no release has.
+func (s *supplier) provideClasses(ctx context.Context, origin lint.Origin, release *payload.Payload) error {
 	for id, uses := range references.NewGraph(release.Manifests, nil).Uses {
 		fields, isClass := classFields[id.GroupKind()]
-		if !isClass || references.IsBuiltIn(id) || s.has(id) {
+		if !isClass || references.IsBuiltIn(id) || s.hasObject(id) {
 			continue
 		}
-		if err := s.make(ctx, clusterWide(id.Group+"/v1", id.Kind, id.Name, fields),
+		if err := s.provide(ctx, newClusterObject(id.Group+"/v1", id.Kind, id.Name, fields),
 			needer{origin, uses[0].By, uses[0].Path}); err != nil {
 			return err
 		}
@@ -238,12 +239,12 @@ func (s *supplier) makeClasses(ctx context.Context, origin lint.Origin, release 
 	return nil
 }
 
-// clusterWide returns a cluster-scoped object.
-func clusterWide(apiVersion, kind, name string, fields map[string]any) *unstructured.Unstructured {
-	made := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
+// newClusterObject returns a cluster-scoped object.
+func newClusterObject(apiVersion, kind, name string, fields map[string]any) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
 	for key, value := range fields {
-		made.Object[key] = value
+		object.Object[key] = value
 	}
-	made.SetName(name)
-	return made
+	object.SetName(name)
+	return object
 }

@@ -22,8 +22,8 @@ import (
 var nodeRoles = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master",
 	"node-role.kubernetes.io/worker"}
 
-// labelNodes gives the nodes the labels by which pods of the releases choose their nodes. The values of a label are
-// dealt out among the nodes, each of which is in a zone of its own.
+// labelNodes sets the labels by which pods of the releases select their nodes. Each node gets one value of each label,
+// and its own zone.
 func (s *supplier) labelNodes(ctx context.Context) error {
 	nodes, err := s.cluster.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -57,14 +57,14 @@ func (s *supplier) labelNodes(ctx context.Context) error {
 	return nil
 }
 
-// wantedLabels returns the labels of nodes that pods of the releases demand, with their values.
+// wantedLabels returns the labels of nodes that pods of the releases require, with their values.
 func wantedLabels(releases ...*payload.Payload) map[string]map[string]bool {
-	wanted := map[string]map[string]bool{}
+	values := map[string]map[string]bool{}
 	add := func(key, value string) {
-		if wanted[key] == nil {
-			wanted[key] = map[string]bool{}
+		if values[key] == nil {
+			values[key] = map[string]bool{}
 		}
-		wanted[key][value] = true
+		values[key][value] = true
 	}
 	for _, release := range releases {
 		if release == nil {
@@ -78,7 +78,7 @@ func wantedLabels(releases ...*payload.Payload) map[string]map[string]bool {
 			}
 		}
 	}
-	return wanted
+	return values
 }
 
 // nodeLabelsOf returns the labels that a node must have for the pods of a manifest.
@@ -90,7 +90,7 @@ func nodeLabelsOf(m *payload.Manifest) map[string]string {
 	}
 	var spec corev1.PodSpec
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &spec) != nil {
-		return nil // the API server refuses it
+		return nil // the API server refuses the spec
 	}
 	labels := maps.Clone(spec.NodeSelector)
 	if labels == nil {
@@ -105,7 +105,7 @@ func nodeLabelsOf(m *payload.Manifest) map[string]string {
 		for _, expression := range term.MatchExpressions {
 			switch expression.Operator {
 			case corev1.NodeSelectorOpIn:
-				if len(expression.Values) > 0 { // otherwise the API server refuses it
+				if len(expression.Values) > 0 { // the API server refuses an expression without values
 					labels[expression.Key] = expression.Values[0]
 				}
 			case corev1.NodeSelectorOpExists:

@@ -20,12 +20,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// podWatch watches the pods of the cluster during an update, and how many of those that a PodDisruptionBudget protects
-// are ready.
+// podWatch watches the pods of the cluster during an update, and counts the ready pods of each PodDisruptionBudget.
 type podWatch struct {
 	stop    func()
-	before  []corev1.Pod // when the update began
-	after   []corev1.Pod // when it had ended
+	before  []corev1.Pod // the pods at the beginning of the update
+	after   []corev1.Pod // the pods at its end
 	budgets []*budget
 
 	mu   sync.Mutex
@@ -36,7 +35,7 @@ type podWatch struct {
 type budget struct {
 	policyv1.PodDisruptionBudget
 	selector labels.Selector
-	least    int
+	lowest   int
 }
 
 // watchPods begins to watch the pods.
@@ -72,7 +71,7 @@ func (r *rehearsal) watchPods(ctx context.Context) *podWatch {
 	return w
 }
 
-// readBudgets notes the budgets that are met before the update.
+// readBudgets records the budgets that have enough healthy pods before the update.
 func (w *podWatch) readBudgets(ctx context.Context, r *rehearsal) {
 	all, err := r.cluster.Client.PolicyV1().PodDisruptionBudgets("").List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -83,15 +82,15 @@ func (w *podWatch) readBudgets(ctx context.Context, r *rehearsal) {
 		if err != nil {
 			continue
 		}
-		found := &budget{item, selector, 0}
-		if found.least = w.healthy(found); found.least >= int(item.Status.DesiredHealthy) {
-			w.budgets = append(w.budgets, found)
+		candidate := &budget{item, selector, 0}
+		if candidate.lowest = w.countHealthy(candidate); candidate.lowest >= int(item.Status.DesiredHealthy) {
+			w.budgets = append(w.budgets, candidate)
 		}
 	}
 }
 
-// healthy returns how many pods of a budget are ready.
-func (w *podWatch) healthy(b *budget) (count int) {
+// countHealthy returns the number of ready pods of a budget.
+func (w *podWatch) countHealthy(b *budget) (count int) {
 	for _, pod := range w.pods {
 		if pod.Namespace == b.Namespace && b.selector.Matches(labels.Set(pod.Labels)) && isReady(pod) {
 			count++
@@ -119,7 +118,7 @@ func (w *podWatch) observe(pod *corev1.Pod, isDeleted bool) {
 	}
 	for _, b := range w.budgets {
 		if b.Namespace == pod.Namespace {
-			b.least = min(b.least, w.healthy(b))
+			b.lowest = min(b.lowest, w.countHealthy(b))
 		}
 	}
 }
@@ -137,12 +136,13 @@ func (w *podWatch) report(ctx context.Context, r *rehearsal, after *payload.Payl
 		}
 	}
 	for _, b := range w.budgets {
-		if b.least < int(b.Status.DesiredHealthy) {
+		if b.lowest < int(b.Status.DesiredHealthy) {
 			id := kinds.NewID(kinds.PodDisruptionBudget, b.Namespace, b.Name)
-			observation := observed(lint.RehearsalBudget, "it demands %s, and during the update there were %d",
-				printable.Count(int(b.Status.DesiredHealthy), "healthy pod"), b.least)
+			observation := newObservation(lint.RehearsalBudget,
+				"requires %s; at one time during the update there were %d",
+				printable.Count(int(b.Status.DesiredHealthy), "healthy pod"), b.lowest)
 			observation.Field = []string{"spec"}
-			r.found.addForObject(id, observation)
+			r.findings.addForObject(id, observation)
 		}
 	}
 }
@@ -150,28 +150,28 @@ func (w *podWatch) report(ctx context.Context, r *rehearsal, after *payload.Payl
 // reportReplaced reports a workload whose pods the update has replaced.
 func (w *podWatch) reportReplaced(r *rehearsal, before, after *payload.Manifest) {
 	path := kinds.PodSpec(after.ID().GroupKind())
-	selected, found, _ := unstructured.NestedMap(after.Object().Object, "spec", "selector", "matchLabels")
-	if len(path) < 2 || !found {
+	selector, hasSelector, _ := unstructured.NestedMap(after.Object().Object, "spec", "selector", "matchLabels")
+	if len(path) < 2 || !hasSelector {
 		return
 	}
-	podsBefore := podsOf(w.before, after.ID().Namespace, selected)
-	podsAfter := podsOf(w.after, after.ID().Namespace, selected)
+	podsBefore := podsOf(w.before, after.ID().Namespace, selector)
+	podsAfter := podsOf(w.after, after.ID().Namespace, selector)
 	// Other pods were only scaled down or up.
 	replaced := min(countWithout(podsBefore, podsAfter), countWithout(podsAfter, podsBefore))
 	if replaced == 0 {
 		return
 	}
-	cause := "its template has not changed"
+	cause := "the pod template has not changed"
 	if before == nil {
 		cause = "the changes are not known without the files of the previous release"
 	} else if changed := changedFields(before, after, path[:len(path)-1]); len(changed) > 0 {
 		cause = "changed: " + strings.Join(changed, ", ")
 	}
-	r.found.addForManifest(after, observed(lint.RehearsalRestarted, "the update replaces %d of its %s: %s",
+	r.findings.addForManifest(after, newObservation(lint.RehearsalRestarted, "the update replaces %d of its %s: %s",
 		replaced, printable.Count(len(podsBefore), "pod"), cause))
 }
 
-// countWithout returns how many pods are not among others.
+// countWithout returns the number of pods that are not among others.
 func countWithout(pods, others map[types.UID]bool) (count int) {
 	for uid := range pods {
 		if !others[uid] {
@@ -181,29 +181,29 @@ func countWithout(pods, others map[types.UID]bool) (count int) {
 	return count
 }
 
-// podsOf returns the pods that a workload selects, without those that are being deleted.
-func podsOf(pods []corev1.Pod, namespace string, selected map[string]any) map[types.UID]bool {
+// podsOf returns the pods that a selector matches, without pods that are being deleted.
+func podsOf(pods []corev1.Pod, namespace string, selector map[string]any) map[types.UID]bool {
 	found := map[types.UID]bool{}
 	for _, pod := range pods {
-		if pod.Namespace == namespace && pod.DeletionTimestamp == nil && matches(selected, pod.Labels) {
+		if pod.Namespace == namespace && pod.DeletionTimestamp == nil && matches(selector, pod.Labels) {
 			found[pod.UID] = true
 		}
 	}
 	return found
 }
 
-// matches reports whether labels have all that a selector demands.
-func matches(selected map[string]any, has map[string]string) bool {
-	for key, value := range selected {
-		if has[key] != fmt.Sprint(value) {
+// matches reports whether labels have all keys and values of a selector.
+func matches(selector map[string]any, labels map[string]string) bool {
+	for key, value := range selector {
+		if labels[key] != fmt.Sprint(value) {
 			return false
 		}
 	}
 	return true
 }
 
-// mostFields is how many changed fields are named.
-const mostFields = 3
+// maxFields limits the changed fields that a message names.
+const maxFields = 3
 
 // changedFields names the fields of a template that have changed.
 func changedFields(before, after *payload.Manifest, path []string) (names []string) {
@@ -211,7 +211,7 @@ func changedFields(before, after *payload.Manifest, path []string) (names []stri
 	newTemplate, _, _ := unstructured.NestedMap(after.Object().Object, path...)
 	changes := fields.Diff(oldTemplate, newTemplate)
 	for i, change := range changes {
-		if i == mostFields {
+		if i == maxFields {
 			return append(names, fmt.Sprintf("%d more fields", len(changes)-i))
 		}
 		names = append(names, strings.Join(path, ".")+"."+change.Path.String())

@@ -12,8 +12,8 @@ import (
 // ReadyRules are the statuses that make custom resources ready whose controllers do not run in a rehearsal, by kind.
 type ReadyRules map[schema.GroupKind]map[string]any
 
-// Add adds a rule of the form KIND.GROUP=STATUS: the status is a mapping in YAML or JSON, or the name of a condition,
-// which is then true.
+// Add adds a rule of the form KIND.GROUP=STATUS. The status is a mapping in YAML or JSON, or the name of a condition
+// that is to be True.
 func (r ReadyRules) Add(rule string) error {
 	name, status, hasStatus := strings.Cut(rule, "=")
 	if !hasStatus {
@@ -22,7 +22,7 @@ func (r ReadyRules) Add(rule string) error {
 	return r.add(name, status)
 }
 
-// Read adds the rules of a file: a mapping of KIND.GROUP to what makes the objects ready, as in Add.
+// Read adds the rules of a file: a mapping of KIND.GROUP to STATUS, as in Add.
 func (r ReadyRules) Read(text []byte) error {
 	var all map[string]any
 	if err := yaml.UnmarshalStrict(text, &all); err != nil {

@@ -1,13 +1,13 @@
 // Package rehearse tries a release on a temporary control plane: it installs the previous release, updates it, applies
 // the new one again, and uninstalls it. It reports the problems that a user would otherwise see on a cluster.
 //
-// It has no second way to apply: each stage is a session. A failure holds nothing up (apply.Options.Patience), so that
-// the first one hides no other. No container runs: pods are simulated. Changes that only a running program could make
-// are made in its place (standin.go), left out, or made ready by rules of the user (readyrules.go). Objects that a
-// release expects to exist are created (missing.go), and each is reported.
+// Each stage is a session, as in an apply to a cluster. An object that fails does not block later objects
+// (apply.Options.Patience), so one rehearsal reports all failures. No container runs: pods are simulated. A standIn
+// (standin.go) sets the statuses of ClusterOperators, and rules of the user (readyrules.go) those of custom resources.
+// Objects that a release expects to exist are created (missing.go), and each is reported.
 //
-// Run is the call to start from: it starts a sandbox. On rehearses on a control plane that runs already. The result is
-// for the rules of lint that need a rehearsal: see lint.RehearsalRules.
+// Run is the call to start from: it starts a sandbox. On rehearses on a control plane that already runs. The rules of
+// lint that need a rehearsal read the result: see lint.RehearsalRules.
 package rehearse
 
 import (
@@ -28,27 +28,27 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Options are what to rehearse, and how.
+// Options are the releases to rehearse, and the settings of the rehearsal.
 type Options struct {
-	Old  *payload.Payload // is installed first; nil to install New
+	Old  *payload.Payload // the release to update; nil to install New
 	New  *payload.Payload
-	With []*payload.Payload // are installed before: they have objects that the release expects from elsewhere
+	With []*payload.Payload // releases with objects that Old and New expect to exist; they are applied first
 	// From is a snapshot of the cluster to update; nil to install Old.
 	From *snapshot.Snapshot
 	Down bool // uninstall New at the end
-	// Ready are the statuses of custom resources whose controllers do not run here.
+	// Ready has the statuses of custom resources whose controllers do not run in a rehearsal.
 	Ready    ReadyRules
 	Standard ready.Standard // Full if it is empty
 	// DropUnknownFields leaves out fields that the API server does not know.
 	DropUnknownFields bool
-	// Patience is how long an object is tried and awaited; DefaultPatience if it is 0.
+	// Patience limits the retries of an object and the wait for its readiness; DefaultPatience if it is 0.
 	Patience time.Duration
 	Sandbox  sandbox.Options
-	// Progress is called with a line for each stage that begins or ends. It may be nil.
+	// Progress is called with one line when a stage begins, and when a stage ends. It may be nil.
 	Progress func(line string)
 }
 
-// DefaultPatience is how long an object is tried and awaited. Simulated pods are ready within a second.
+// DefaultPatience is the Patience of a rehearsal without one. Simulated pods are ready within a second.
 const DefaultPatience = 10 * time.Second
 
 // A Report is the result of a rehearsal.
@@ -67,7 +67,7 @@ type Stage struct {
 	Levels  []LevelTime `json:"levels,omitempty"`
 }
 
-// A LevelTime is how long a level took, until all of its objects were ready.
+// A LevelTime has the time until all objects of a level were ready.
 type LevelTime struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
@@ -79,7 +79,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.Stop() //nolint:errcheck // the report is there by then
+	defer s.Stop() //nolint:errcheck // the report is complete
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -116,24 +116,24 @@ func On(ctx context.Context, config *rest.Config, o Options) (*Report, error) {
 	defer giveUp(nil)
 	r := &rehearsal{
 		Options: o, cluster: c, report: &Report{}, giveUp: giveUp,
-		old: manifestsByID(o.Old), found: &findings{manifests: manifestsByID(o.New)},
+		old: manifestsByID(o.Old), findings: &findings{manifests: manifestsByID(o.New)},
 	}
 	if err := r.run(ctx); err != nil {
 		return nil, err
 	}
-	r.report.Observations = r.found.observations
+	r.report.Observations = r.findings.observations
 	return r.report, nil
 }
 
-// A rehearsal is one that runs.
+// A rehearsal is a running rehearsal: its options, its control plane and its findings.
 type rehearsal struct {
 	Options
 	cluster  *cluster.Cluster
 	report   *Report
-	old      map[kinds.ID]*payload.Manifest // the manifests of the release before
-	found    *findings
+	old      map[kinds.ID]*payload.Manifest // the manifests of the previous release
+	findings *findings
 	programs *standIn
-	giveUp   context.CancelCauseFunc // ends the rehearsal, which has no result then
+	giveUp   context.CancelCauseFunc // ends the rehearsal without a result
 }
 
 // A manifestKey identifies a manifest in a release.
@@ -144,7 +144,7 @@ type manifestKey struct {
 
 func keyOf(m *payload.Manifest) manifestKey { return manifestKey{m.Path, m.ID()} }
 
-// run goes through the stages.
+// run runs all stages.
 func (r *rehearsal) run(ctx context.Context) error {
 	version, err := r.cluster.Client.Discovery().ServerVersion()
 	if err != nil {
@@ -154,9 +154,9 @@ func (r *rehearsal) run(ctx context.Context) error {
 	if version.EmulationMinor != "" && version.EmulationMinor != version.Minor {
 		r.report.Kubernetes += ", which behaves as " + version.EmulationMajor + "." + version.EmulationMinor
 	}
-	defer r.standIn(ctx)()
+	defer r.startStandIn(ctx)()
 	for i, with := range r.With {
-		if err := r.give(ctx, fmt.Sprintf("with-%d", i+1), with); err != nil {
+		if err := r.applyWith(ctx, fmt.Sprintf("with-%d", i+1), with); err != nil {
 			return err
 		}
 	}
@@ -165,18 +165,18 @@ func (r *rehearsal) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := (&supplier{r.cluster, r.Old, r.New, r.found}).supply(ctx); err != nil {
+	if err := (&supplier{r.cluster, r.Old, r.New, r.findings}).supply(ctx); err != nil {
 		return err
 	}
-	a := &adapter{ready: r.Ready, found: r.found}
+	a := &adapter{ready: r.Ready, findings: r.findings}
 	before, after := a.adapt(r.Old, lint.InPrevious), a.adapt(r.New, lint.InPayload)
 	if r.From == nil && before != nil {
-		r.programs.runs(before)
+		r.programs.setRelease(before)
 		r.stage(ctx, lint.InPrevious, before, r.options(graph.Install))
 	}
 	updated := r.update(ctx, before, after)
-	r.dryRun(ctx, a.left)
-	r.again(ctx, updated)
+	r.dryRun(ctx, a.notApplied)
+	r.reapply(ctx, updated)
 	r.checkDeletes(ctx, updated)
 	if r.Down {
 		r.uninstall(ctx, updated)
@@ -184,16 +184,16 @@ func (r *rehearsal) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// give applies a release with objects that the rehearsed release expects from elsewhere, under a name of its own.
-func (r *rehearsal) give(ctx context.Context, name string, with *payload.Payload) error {
-	if err := (&supplier{r.cluster, nil, with, &findings{}}).makeAll(ctx); err != nil {
+// applyWith applies a release of Options.With under a name of its own.
+func (r *rehearsal) applyWith(ctx context.Context, name string, with *payload.Payload) error {
+	if err := (&supplier{r.cluster, nil, with, &findings{}}).provideAll(ctx); err != nil {
 		return err
 	}
-	given := *(&adapter{ready: r.Ready, found: &findings{}}).adapt(with, lint.InPrevious)
-	given.Name = name
+	adapted := *(&adapter{ready: r.Ready, findings: &findings{}}).adapt(with, lint.InPrevious)
+	adapted.Name = name
 	options := r.options(graph.Install)
 	options.Apply.NoWait = true
-	outcome := session.Run(ctx, r.cluster, &given, options)
+	outcome := session.Run(ctx, r.cluster, &adapted, options)
 	if outcome.Err != nil {
 		return fmt.Errorf("apply the release of --with: %w", outcome.Err)
 	}

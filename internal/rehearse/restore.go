@@ -22,8 +22,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// restore makes the objects of a snapshot, with the managers that their fields had. What could not be made is reported,
-// and so are the webhooks of the cluster, which do not run here.
+// restore creates the objects of a snapshot, with the managers of their fields. It reports the objects that it could
+// not create, and the webhooks of the cluster, which do not run in a rehearsal.
 func (r *rehearsal) restore(ctx context.Context, source *snapshot.Snapshot) error {
 	r.Progress(fmt.Sprintf("restore %s: %s", strings.TrimSpace(source.Release+" "+source.Version),
 		printable.Count(len(source.Objects), "object")))
@@ -32,35 +32,36 @@ func (r *rehearsal) restore(ctx context.Context, source *snapshot.Snapshot) erro
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			r.found.addForObject(kinds.IDOf(saved),
-				observed(lint.RehearsalNotTried, "the rehearsal could not restore it: %s", printable.Line(err.Error())))
+			r.findings.addForObject(kinds.IDOf(saved),
+				newObservation(lint.RehearsalNotTried, "the rehearsal could not restore it: %s",
+					printable.Line(err.Error())))
 		}
 	}
-	if slices.ContainsFunc(source.Objects, isPolicy) && !object.Pause(ctx, policiesActive) {
+	if slices.ContainsFunc(source.Objects, isPolicy) && !object.Pause(ctx, policyDelay) {
 		return context.Cause(ctx)
 	}
 	r.awaitRestored(ctx, source)
 	for _, webhook := range source.Webhooks {
-		observation := observed(lint.RehearsalNotTried,
+		observation := newObservation(lint.RehearsalNotTried,
 			"webhook %s of the cluster can't run here, and is called for %s: \"runlevel gate\" asks it",
 			webhook.Name, strings.Join(webhook.Resources, ", "))
 		observation.Object = webhook.Configuration
-		r.found.add(observation)
+		r.findings.add(observation)
 	}
 	for _, unread := range source.Unread {
-		r.found.add(observed(lint.RehearsalNotTried, "the snapshot lacks what could not be read: %s", unread))
+		r.findings.add(newObservation(lint.RehearsalNotTried, "the snapshot lacks what could not be read: %s", unread))
 	}
 	return nil
 }
 
-// policiesActive is how long it takes until an admission policy is active: the API server reads them once a second.
-const policiesActive = 2500 * time.Millisecond
+// policyDelay is longer than the API server takes to activate an admission policy: it reads them once a second.
+const policyDelay = 2500 * time.Millisecond
 
 func isPolicy(object *unstructured.Unstructured) bool {
 	return strings.HasSuffix(object.GetKind(), "AdmissionPolicyBinding")
 }
 
-// awaitRestored waits until the pods of restored workloads exist, and budgets count them.
+// awaitRestored waits until the restored workloads have their pods, and the budgets count them.
 func (r *rehearsal) awaitRestored(ctx context.Context, source *snapshot.Snapshot) {
 	waiting := slices.Clone(source.Objects)
 	r.await(ctx, standInEvery, func(ctx context.Context) bool {
@@ -71,7 +72,7 @@ func (r *rehearsal) awaitRestored(ctx context.Context, source *snapshot.Snapshot
 	})
 }
 
-// isSettled reports whether controllers have done their part for a restored object.
+// isSettled reports whether controllers have created the pods of a restored object, and set its status.
 func (r *rehearsal) isSettled(ctx context.Context, object *unstructured.Unstructured) bool {
 	gvk := object.GroupVersionKind()
 	isBudget := gvk.Kind == "PodDisruptionBudget"
@@ -80,25 +81,25 @@ func (r *rehearsal) isSettled(ctx context.Context, object *unstructured.Unstruct
 	}
 	live, err := r.cluster.Get(ctx, kinds.IDOf(object))
 	if err != nil {
-		return apierrors.IsNotFound(err) // it could not be restored
+		return apierrors.IsNotFound(err) // the object could not be restored
 	}
 	generation, _, _ := unstructured.NestedInt64(live.Object, "status", "observedGeneration")
 	verdict := ready.Check(live, ready.Full, ready.Related{})
 	return generation >= live.GetGeneration() && (isBudget || verdict.State == ready.Ready)
 }
 
-// restoreObject makes an object, and then sets its managers, whom a create does not keep, and its status.
+// restoreObject creates an object, and then sets its managers and its status, which a create does not set.
 func (r *rehearsal) restoreObject(ctx context.Context, object *unstructured.Unstructured) error {
 	if !adaptObject(object) {
 		return nil
 	}
-	held := slices.DeleteFunc(object.GetFinalizers(), func(name string) bool {
+	removed := slices.DeleteFunc(object.GetFinalizers(), func(name string) bool {
 		return strings.HasPrefix(name, "kubernetes.io/")
 	})
-	object.SetFinalizers(nil) // Kubernetes sets its own again
-	if len(held) > 0 {
-		r.found.addForObject(kinds.IDOf(object), observed(lint.RehearsalNotTried,
-			"its finalizers are left out, since their controllers do not run here: %s", strings.Join(held, ", ")))
+	object.SetFinalizers(nil) // Kubernetes adds its own finalizers again
+	if len(removed) > 0 {
+		r.findings.addForObject(kinds.IDOf(object), newObservation(lint.RehearsalNotTried,
+			"its finalizers are left out, since their controllers do not run here: %s", strings.Join(removed, ", ")))
 	}
 	managers, status := object.GetManagedFields(), object.Object["status"]
 	object.SetManagedFields(nil)
@@ -108,27 +109,28 @@ func (r *rehearsal) restoreObject(ctx context.Context, object *unstructured.Unst
 		return err
 	}
 	api := r.cluster.In(resource, object.GetNamespace())
-	return cluster.RetryOnConflict(retry.DefaultRetry, func() error { // controllers write it, too
-		made, err := api.Get(ctx, object.GetName(), metav1.GetOptions{})
+	return cluster.RetryOnConflict(retry.DefaultRetry, func() error { // controllers write the object, too
+		created, err := api.Get(ctx, object.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		restoreFields(made, object)
-		made.SetManagedFields(managers)
-		if made, err = api.Update(ctx, made, metav1.UpdateOptions{}); err != nil || !restoreStatus(made, status) {
+		restoreFields(created, object)
+		created.SetManagedFields(managers)
+		if created, err = api.Update(ctx, created, metav1.UpdateOptions{}); err != nil ||
+			!restoreStatus(created, status) {
 			return err
 		}
-		if _, err = api.UpdateStatus(ctx, made, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
-			_, err = api.Update(ctx, made, metav1.UpdateOptions{}) // its status is a field like others
+		if _, err = api.UpdateStatus(ctx, created, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
+			_, err = api.Update(ctx, created, metav1.UpdateOptions{}) // the kind has no status subresource
 		}
 		return err
 	})
 }
 
-// restoreFields gives an object that every cluster has, such as a Namespace, the labels and annotations of the
-// snapshot.
-func restoreFields(made, object *unstructured.Unstructured) {
-	labels, annotations := made.GetLabels(), made.GetAnnotations()
+// restoreFields adds the labels and annotations of the snapshot to an object that every cluster has, such as a
+// Namespace.
+func restoreFields(created, object *unstructured.Unstructured) {
+	labels, annotations := created.GetLabels(), created.GetAnnotations()
 	if labels == nil {
 		labels = map[string]string{}
 	}
@@ -137,29 +139,29 @@ func restoreFields(made, object *unstructured.Unstructured) {
 	}
 	maps.Copy(labels, object.GetLabels())
 	maps.Copy(annotations, object.GetAnnotations())
-	made.SetLabels(labels)
-	made.SetAnnotations(annotations)
+	created.SetLabels(labels)
+	created.SetAnnotations(annotations)
 }
 
 // restoreStatus sets the status of an object whose controller does not run here, and the versions in which a definition
-// has stored objects. It reports whether there is one to set.
-func restoreStatus(made *unstructured.Unstructured, status any) bool {
-	kind := made.GroupVersionKind().GroupKind()
+// has stored objects. It returns false if nothing is to be set.
+func restoreStatus(created *unstructured.Unstructured, status any) bool {
+	kind := created.GroupVersionKind().GroupKind()
 	before, _ := status.(map[string]any)
 	switch {
 	case len(before) == 0:
 		return false
 	case kind == kinds.CustomResourceDefinition:
-		return unstructured.SetNestedField(made.Object, before["storedVersions"], "status", "storedVersions") == nil
+		return unstructured.SetNestedField(created.Object, before["storedVersions"], "status", "storedVersions") == nil
 	case kinds.ScopeOf(kind) == kinds.Unknown:
-		made.Object["status"] = before
+		created.Object["status"] = before
 		return true
 	default:
 		return false
 	}
 }
 
-// create creates an object, also one whose definition was created just now.
+// create creates an object. If its definition was just created, it waits until the API server serves the kind.
 func (r *rehearsal) create(ctx context.Context,
 	object *unstructured.Unstructured) (resource cluster.Resource, err error) {
 	r.await(ctx, standInEvery, func(ctx context.Context) bool {
@@ -174,7 +176,7 @@ func (r *rehearsal) create(ctx context.Context,
 	return resource, err
 }
 
-// adaptObject changes what could not work in a rehearsal of an object that was in a cluster. It reports whether it is
+// adaptObject changes an object of a cluster that could not work in a rehearsal. It returns false if the object is not
 // to be restored.
 func adaptObject(object *unstructured.Unstructured) bool {
 	kind := object.GroupVersionKind().GroupKind()

@@ -20,29 +20,29 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// longest bounds a stage. Each object has its own patience.
-const longest = 30 * time.Minute
+// maxStage limits a stage. Each object has its own patience.
+const maxStage = 30 * time.Minute
 
 // lockDuration is longer than a stage may take. A rehearsal is the only user of its control plane, so a lock that a
 // slow machine can't renew in time must not end a stage.
-const lockDuration = 2 * longest
+const lockDuration = 2 * maxStage
 
-// An appliedStage is a stage that has ended, with its events.
+// An appliedStage is a completed stage, with its events.
 type appliedStage struct {
 	*session.Outcome
-	in      lint.Origin
-	release *payload.Payload
-	failing []apply.Event          // of steps that have failed, and of objects that did not become ready
-	retried map[manifestKey]string // the last failures of steps that were tried again
-	failed  map[manifestKey]bool   // manifests that could not be applied
+	origin        lint.Origin
+	release       *payload.Payload
+	failures      []apply.Event          // of failed steps, and of objects that did not become ready
+	retryFailures map[manifestKey]string // the last failure of each retried step
+	notApplied    map[manifestKey]bool   // manifests that could not be applied
 
 	manifests map[manifestKey]*payload.Manifest
 }
 
-// observed returns an observation of the stage.
-func (a *appliedStage) observed(rule, format string, args ...any) lint.Observation {
-	observation := observed(rule, format, args...)
-	observation.In = a.in
+// newObservation returns an observation of the stage.
+func (a *appliedStage) newObservation(rule, format string, args ...any) lint.Observation {
+	observation := newObservation(rule, format, args...)
+	observation.In = a.origin
 	return observation
 }
 
@@ -53,15 +53,15 @@ var stageNames = map[graph.Mode]string{
 	graph.Reconcile: "apply again",
 }
 
-// stage applies a release, and reports the objects that were refused or did not become ready.
+// stage applies a release, and reports the refused objects and the objects that did not become ready.
 func (r *rehearsal) stage(ctx context.Context, origin lint.Origin, release *payload.Payload,
 	options session.Options) *appliedStage {
 	a := &appliedStage{
-		in:        origin,
-		release:   release,
-		retried:   map[manifestKey]string{},
-		failed:    map[manifestKey]bool{},
-		manifests: map[manifestKey]*payload.Manifest{},
+		origin:        origin,
+		release:       release,
+		retryFailures: map[manifestKey]string{},
+		notApplied:    map[manifestKey]bool{},
+		manifests:     map[manifestKey]*payload.Manifest{},
 	}
 	for _, m := range release.Manifests {
 		a.manifests[keyOf(m)] = m
@@ -75,9 +75,9 @@ func (r *rehearsal) stage(ctx context.Context, origin lint.Origin, release *payl
 	options.Apply.OnEvent = func(e apply.Event) {
 		switch {
 		case e.Type == apply.Retrying && e.Hook == "" && e.Reason != object.ResourceConflict:
-			a.retried[manifestKey{e.File, *e.Object}] = e.Failure
+			a.retryFailures[manifestKey{e.File, *e.Object}] = e.Failure
 		case e.Type == apply.Failing:
-			a.failing = append(a.failing, e)
+			a.failures = append(a.failures, e)
 		case e.Type == apply.Ended && e.Node != "":
 			times.Levels = append(times.Levels, LevelTime{e.Node, e.Seconds})
 		}
@@ -86,7 +86,7 @@ func (r *rehearsal) stage(ctx context.Context, origin lint.Origin, release *payl
 	times.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
 	r.report.Stages = append(r.report.Stages, times)
 	r.Progress(fmt.Sprintf("%s: %.1f s", times.Name, times.Seconds))
-	if err := a.unfinished(); err != nil {
+	if err := a.interruption(); err != nil {
 		r.giveUp(fmt.Errorf("the rehearsal could not be finished: %s: %w", times.Name, err))
 	}
 	if ctx.Err() == nil {
@@ -95,12 +95,12 @@ func (r *rehearsal) stage(ctx context.Context, origin lint.Origin, release *payl
 	return a
 }
 
-// options returns the options of a session. All gates are overridden, and their findings are reported.
+// options returns the options of a session. They override all gates; reportGate reports the findings of the gates.
 func (r *rehearsal) options(mode graph.Mode) session.Options {
 	options := session.Options{Force: true, Lock: lock.Options{Duration: lockDuration}, Apply: apply.Options{
 		Options:    object.Options{Mode: mode, Standard: r.Standard, DropUnknownFields: r.DropUnknownFields},
 		Patience:   r.Patience,
-		Timeout:    longest,
+		Timeout:    maxStage,
 		PauseHooks: time.Millisecond,
 	}}
 	if r.From != nil {
@@ -109,9 +109,9 @@ func (r *rehearsal) options(mode graph.Mode) session.Options {
 	return options
 }
 
-// unfinished returns why a stage could not be finished: the control plane gave no answer, or the lock was lost. Nothing
-// that follows from it is a finding about the release.
-func (a *appliedStage) unfinished() error {
+// interruption returns an error if the control plane did not answer during the stage, or the lock was lost. The
+// failures of such a stage are not findings about the release.
+func (a *appliedStage) interruption() error {
 	all := []error{a.Err}
 	if a.Report != nil {
 		for _, change := range a.Report.Changes {
@@ -129,10 +129,10 @@ func (a *appliedStage) unfinished() error {
 	return all[index]
 }
 
-// reportFailures reports the objects that a stage could not apply, and those that did not become ready.
+// reportFailures reports the objects that a stage could not apply, and the objects that did not become ready.
 func (r *rehearsal) reportFailures(a *appliedStage) {
-	if a.Err != nil && (a.Report == nil || len(a.failing) == 0) {
-		r.found.add(a.observed(lint.RehearsalRefused, "the release could not be applied: %s",
+	if a.Err != nil && (a.Report == nil || len(a.failures) == 0) {
+		r.findings.add(a.newObservation(lint.RehearsalRefused, "the release could not be applied: %s",
 			printable.Line(a.Err.Error())))
 	}
 	if a.Report == nil {
@@ -140,7 +140,7 @@ func (r *rehearsal) reportFailures(a *appliedStage) {
 	}
 	for _, change := range a.Report.Changes {
 		if change.Err != nil && change.Hook == "" {
-			a.failed[manifestKey{change.Path, change.ID}] = true
+			a.notApplied[manifestKey{change.Path, change.ID}] = true
 		}
 	}
 	for _, change := range a.Report.Changes {
@@ -149,9 +149,9 @@ func (r *rehearsal) reportFailures(a *appliedStage) {
 			r.reportRefused(a, m, change.Err)
 		}
 	}
-	for _, e := range a.failing {
+	for _, e := range a.failures {
 		m := a.manifests[manifestKey{e.File, *e.Object}]
-		if m != nil && !a.failed[keyOf(m)] {
+		if m != nil && !a.notApplied[keyOf(m)] {
 			r.reportUnready(a, m, e)
 		}
 	}
@@ -159,21 +159,21 @@ func (r *rehearsal) reportFailures(a *appliedStage) {
 
 // reportRefused reports an object that could not be applied.
 func (r *rehearsal) reportRefused(a *appliedStage, m *payload.Manifest, failure *object.Failure) {
-	if needed := a.container(m); needed != nil {
-		r.found.addForManifest(m,
-			a.observed(lint.RehearsalNotTried, "it could not be tried, since %s was not applied", needed.ID()))
+	if needed := a.failedContainer(m); needed != nil {
+		r.findings.addForManifest(m,
+			a.newObservation(lint.RehearsalNotTried, "not tried, because %s was not applied", needed.ID()))
 		return
 	}
-	r.found.addRefusals(a.in, m, refusalsOf(r.old[m.ID()], m, failure))
+	r.findings.addRefusals(a.origin, m, refusalsOf(r.old[m.ID()], m, failure))
 }
 
-// container returns the definition or the Namespace of an object, if that one could not be applied.
-func (a *appliedStage) container(m *payload.Manifest) *payload.Manifest {
+// failedContainer returns the definition or the Namespace of an object, if the stage could not apply it.
+func (a *appliedStage) failedContainer(m *payload.Manifest) *payload.Manifest {
 	for _, other := range a.release.Manifests {
 		isNamespace := other.ID() == kinds.NewID(kinds.Namespace, "", m.ID().Namespace)
 		isDefinition := other.ID().GroupKind() == kinds.CustomResourceDefinition &&
 			kinds.DefinedBy(other.Object()) == m.ID().GroupKind()
-		if (isNamespace || isDefinition) && a.failed[keyOf(other)] {
+		if (isNamespace || isDefinition) && a.notApplied[keyOf(other)] {
 			return other
 		}
 	}
@@ -183,9 +183,9 @@ func (a *appliedStage) container(m *payload.Manifest) *payload.Manifest {
 // reportUnready reports an object that did not become ready, or a hook that has failed.
 func (r *rehearsal) reportUnready(a *appliedStage, m *payload.Manifest, e apply.Event) {
 	text := printable.Line(strings.Join(append([]string{e.Message}, e.Why...), "; "))
-	observation := a.observed(lint.RehearsalNotReady, "it does not become ready: %s", text)
+	observation := a.newObservation(lint.RehearsalNotReady, "it does not become ready: %s", text)
 	if e.Hook != "" {
 		observation.Message = fmt.Sprintf("its %s hook has failed: %s", e.Hook, text)
 	}
-	r.found.addForManifest(m, observation)
+	r.findings.addForManifest(m, observation)
 }

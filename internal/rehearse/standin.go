@@ -18,34 +18,34 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// standInEvery is the interval at which the work of programs that do not run here is done.
+// standInEvery is the interval between two rounds of a standIn.
 const standInEvery = 250 * time.Millisecond
 
-// A standIn does the work of programs that do not run in a rehearsal: it reports ClusterOperators as their operators
-// would, and makes custom resources ready by rules. It ignores failures, which the next round may not have. The sandbox
-// provides volumes.
+// A standIn replaces operators and controllers, which do not run in a rehearsal: each round sets the status of
+// ClusterOperators and, by rules, of custom resources. A round ignores errors, because the next round tries again. The
+// sandbox itself provides volumes.
 type standIn struct {
 	cluster *cluster.Cluster
 	rules   ReadyRules
-	// versions are the versions that ClusterOperators report, by their names, of the current release.
+
 	mu       sync.Mutex
-	versions map[string][]any
+	versions map[string][]any // of the current release, by the name of the ClusterOperator that reports them
 }
 
-// standIn begins to do the work of programs that do not run here, and returns what ends it.
-func (r *rehearsal) standIn(ctx context.Context) (stop func()) {
+// startStandIn starts the rounds of a standIn, and returns a function that stops them.
+func (r *rehearsal) startStandIn(ctx context.Context) (stop func()) {
 	r.programs = &standIn{cluster: r.cluster, rules: r.Ready}
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	group.Go(func() { wait.UntilWithContext(ctx, r.programs.round, standInEvery) })
+	group.Go(func() { wait.UntilWithContext(ctx, r.programs.runRound, standInEvery) })
 	return func() {
 		cancel()
 		group.Wait()
 	}
 }
 
-// runs sets the current release: its operators report its versions.
-func (s *standIn) runs(release *payload.Payload) {
+// setRelease sets the release whose versions the ClusterOperators report.
+func (s *standIn) setRelease(release *payload.Payload) {
 	versions := map[string][]any{}
 	for _, m := range release.Manifests {
 		if m.ID().GroupKind() == kinds.ClusterOperator {
@@ -57,22 +57,22 @@ func (s *standIn) runs(release *payload.Payload) {
 	s.versions = versions
 }
 
-// round does all work that is due.
-func (s *standIn) round(ctx context.Context) {
+// runRound sets the status of all ClusterOperators, and of the custom resources that have a rule.
+func (s *standIn) runRound(ctx context.Context) {
 	s.mu.Lock()
 	versions := s.versions
 	s.mu.Unlock()
 	if len(versions) > 0 {
-		s.report(ctx, kinds.ClusterOperator, func(object *unstructured.Unstructured) map[string]any {
+		s.setStatuses(ctx, kinds.ClusterOperator, func(object *unstructured.Unstructured) map[string]any {
 			return operatorStatus(versions[object.GetName()])
 		})
 	}
 	for _, kind := range s.rules.kinds() {
-		s.report(ctx, kind, func(*unstructured.Unstructured) map[string]any { return s.rules[kind] })
+		s.setStatuses(ctx, kind, func(*unstructured.Unstructured) map[string]any { return s.rules[kind] })
 	}
 }
 
-// operatorStatus returns the status of a ClusterOperator whose operator is well, and has versions.
+// operatorStatus returns the status of a healthy ClusterOperator with versions.
 func operatorStatus(versions []any) map[string]any {
 	var conditions []any
 	for _, condition := range []struct {
@@ -88,8 +88,8 @@ func operatorStatus(versions []any) map[string]any {
 	return map[string]any{"conditions": conditions, "versions": versions}
 }
 
-// report sets the status of the objects of a kind to which some of its fields are missing.
-func (s *standIn) report(ctx context.Context, kind schema.GroupKind,
+// setStatuses sets the status of all objects of a kind that lack fields of it.
+func (s *standIn) setStatuses(ctx context.Context, kind schema.GroupKind,
 	status func(*unstructured.Unstructured) map[string]any) {
 	objects, err := s.cluster.List(ctx, kind, "", "")
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *standIn) report(ctx context.Context, kind schema.GroupKind,
 		api := s.cluster.In(resource, object.GetNamespace())
 		if _, err := api.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{},
 			"status"); err != nil {
-			// it has no subresource for its status
+			// The kind has no status subresource.
 			_, _ = api.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
 		}
 	}

@@ -19,7 +19,7 @@ func (r *rehearsal) update(ctx context.Context, before, after *payload.Payload) 
 	if before == nil && r.From == nil {
 		mode = graph.Install
 	}
-	r.programs.runs(after)
+	r.programs.setRelease(after)
 	pods := r.watchPods(ctx)
 	a := r.stage(ctx, lint.InPayload, after, r.options(mode))
 	pods.stop()
@@ -44,14 +44,14 @@ func (r *rehearsal) dryRun(ctx context.Context, manifests []*payload.Manifest) {
 			_, err = r.cluster.Apply(ctx, resource, m.Object(), cluster.Force|cluster.DryRun)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.found.addRefusals(lint.InPayload, m, refusalsOf(nil, m, object.NewFailure(m, err)))
+			r.findings.addRefusals(lint.InPayload, m, refusalsOf(nil, m, object.NewFailure(m, err)))
 		}
 	}
 }
 
-// notOfCluster are the checks of the gate about objects that the rehearsal itself has created, or about problems that
-// the failure of an object shows better.
-var notOfCluster = []string{
+// skippedChecks are checks of the gate that are not reported: they check objects that the rehearsal itself created, or
+// the failure of an object has more details.
+var skippedChecks = []string{
 	precondition.RecordElsewhere, precondition.ApplyRunning, precondition.UnservedKinds, precondition.NoNamespace,
 	precondition.MissingRights,
 	precondition.ForeignObject, precondition.AdminAck, precondition.StoredVersions,
@@ -59,19 +59,19 @@ var notOfCluster = []string{
 
 // reportGate reports the checks of the gate that would have blocked the update.
 func (r *rehearsal) reportGate(a *appliedStage) {
-	for _, found := range a.Findings {
-		if found.Severity != precondition.Blocks || slices.Contains(notOfCluster, found.Check) {
+	for _, finding := range a.Findings {
+		if finding.Severity != precondition.Blocks || slices.Contains(skippedChecks, finding.Check) {
 			continue
 		}
-		observation := observed(lint.RehearsalGate, "%s: %s", found.Check, found.Message)
-		observation.Path = found.File
-		if found.Object != nil {
-			observation.Object = found.Object.String()
-			if m := a.manifests[manifestKey{found.File, *found.Object}]; m != nil {
+		observation := newObservation(lint.RehearsalGate, "%s: %s", finding.Check, finding.Message)
+		observation.Path = finding.File
+		if finding.Object != nil {
+			observation.Object = finding.Object.String()
+			if m := a.manifests[manifestKey{finding.File, *finding.Object}]; m != nil {
 				observation.Line = m.Line
 			}
 		}
-		r.found.add(observation)
+		r.findings.add(observation)
 	}
 }
 
@@ -80,31 +80,32 @@ func (r *rehearsal) reportWarnings(a *appliedStage) {
 	for _, warning := range a.Report.Warnings {
 		for _, id := range warning.Objects {
 			if m := a.manifests[manifestKey{id.Path, id.ID}]; m != nil {
-				observation := a.observed(lint.RehearsalWarned, "the API server warns: %s",
+				observation := a.newObservation(lint.RehearsalWarned, "the API server warns: %s",
 					printable.Line(warning.Text))
 				observation.Field = fieldIn(m, warning.Text)
-				r.found.addForManifest(m, observation)
+				r.findings.addForManifest(m, observation)
 			}
 		}
 	}
 }
 
-// reportChanges reports objects that were applied only after another try, and overwritten fields of other managers.
+// reportChanges reports objects that were applied only after a retry, and overwritten fields of other managers.
 func (r *rehearsal) reportChanges(a *appliedStage) {
 	for _, change := range a.Report.Changes {
 		m := a.manifests[manifestKey{change.Path, change.ID}]
 		if m == nil || change.Hook != "" {
 			continue
 		}
-		failure, wasRetried := a.retried[keyOf(m)]
+		failure, wasRetried := a.retryFailures[keyOf(m)]
 		if wasRetried && change.Err == nil && a.Mode == graph.Update && !isDelete(change) {
-			r.found.addForManifest(m,
-				a.observed(lint.RehearsalRetried, "it was refused at first, and applied at a later try: %s", failure))
+			r.findings.addForManifest(m,
+				a.newObservation(lint.RehearsalRetried, "it was refused at first, and applied at a later try: %s",
+					failure))
 		}
 		if len(change.Lost) > 0 {
 			lost := object.LossesInWords(change.Lost)
-			r.found.addForManifest(m,
-				a.observed(lint.RehearsalOverwritten, "it overwrites what others have set: %s", lost))
+			r.findings.addForManifest(m,
+				a.newObservation(lint.RehearsalOverwritten, "it overwrites what others have set: %s", lost))
 		}
 	}
 }
@@ -117,11 +118,11 @@ func isDelete(change object.Change) bool {
 // reportOrphans reports objects of the old release that the new one neither has nor deletes.
 func (r *rehearsal) reportOrphans(a *appliedStage) {
 	for _, orphan := range a.Orphans {
-		observation := observed(lint.RehearsalLeft, "it is left behind: the release neither has nor deletes it")
+		observation := newObservation(lint.RehearsalLeft, "it is left behind: the release neither has nor deletes it")
 		observation.Object = orphan.ID.String()
-		if m := r.old[orphan.ID]; m != nil { // reported in the previous release, and yet of this update
+		if m := r.old[orphan.ID]; m != nil { // the line is in the previous release, but the finding is about the update
 			observation.In, observation.Path, observation.Line = lint.InPrevious, m.Path, m.Line
 		}
-		r.found.observations = append(r.found.observations, observation)
+		r.findings.observations = append(r.findings.observations, observation)
 	}
 }

@@ -362,11 +362,11 @@ func TestRefusedImages(t *testing.T) {
 		},
 		"a link out of the release": {
 			[]tarEntry{symlink("manifests/l", "../etc/passwd"), file("etc/passwd", "p")}, source.Limits{},
-			`REF: link "manifests/l" to "/manifests/../etc/passwd": there is nothing, or nothing of the payload`,
+			`REF: link "manifests/l" to "/manifests/../etc/passwd": the target does not exist, or is not part of the payload`,
 		},
 		"an absolute link out of the release": {
 			[]tarEntry{symlink("manifests/l", "/etc/passwd"), file("etc/passwd", "p")}, source.Limits{},
-			`REF: link "manifests/l" to "/etc/passwd": there is nothing, or nothing of the payload`,
+			`REF: link "manifests/l" to "/etc/passwd": the target does not exist, or is not part of the payload`,
 		},
 		"a hard link out of the release": {
 			[]tarEntry{file("etc/passwd", "p"), hardLink("manifests/l", "etc/passwd")}, source.Limits{},

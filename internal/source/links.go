@@ -12,85 +12,85 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// maxHops is how many links are followed for a name, as on Linux.
+// maxHops limits the links that are followed for one name, as on Linux.
 const maxHops = 40
 
-// files returns the files of the folder root, with every link replaced by its target, so
-// that no reader has to follow links.
+// files returns the files of the folder root. Each link is replaced by its target, so that
+// readers need not follow links.
 func (t *tree) files(root string, limits Limits) (fs.FS, error) {
-	unlinked := &linkResolver{
-		tree:     t,
-		children: map[string][]string{},
-		budget:   &budget{limits: limits},
-		within:   map[string]bool{},
+	resolver := &linkResolver{
+		tree:        t,
+		children:    map[string][]string{},
+		budget:      &budget{limits: limits},
+		openFolders: map[string]bool{},
 	}
 	for name := range t.nodes {
 		if name != "." {
 			parent := path.Dir(name)
-			unlinked.children[parent] = append(unlinked.children[parent], name)
+			resolver.children[parent] = append(resolver.children[parent], name)
 		}
 	}
-	for _, names := range unlinked.children {
+	for _, names := range resolver.children {
 		slices.Sort(names)
 	}
-	if err := unlinked.add(".", root); err != nil {
+	if err := resolver.add(".", root); err != nil {
 		return nil, err
 	}
-	return txtar.FS(&txtar.Archive{Files: unlinked.files})
+	return txtar.FS(&txtar.Archive{Files: resolver.files})
 }
 
 // A linkResolver converts a tree to files without links.
 type linkResolver struct {
-	tree     *tree
-	children map[string][]string
-	budget   *budget // links to folders can multiply the number of files
-	within   map[string]bool
-	files    []txtar.File
+	tree        *tree
+	children    map[string][]string
+	budget      *budget // links to folders can multiply the number of files
+	openFolders map[string]bool
+	files       []txtar.File
 }
 
-// add adds the node of the tree with a name, at the path as.
-func (u *linkResolver) add(as, name string) error {
+// add adds the node with a name at the path as.
+func (r *linkResolver) add(as, name string) error {
 	if len(as) > maxName {
 		return fmt.Errorf("links make a name of more than %d bytes: %s", maxName, quoted(as))
 	}
-	found := u.tree.nodes[name]
+	found := r.tree.nodes[name]
 	switch found.kind {
 	case tar.TypeSymlink:
-		target, err := u.tree.follow(name)
-		if err == nil && u.within[target] {
-			err = errCircular
+		target, err := r.tree.follow(name)
+		if err == nil && r.openFolders[target] {
+			err = errLoop
 		}
 		if err != nil {
 			return fmt.Errorf("link %s to %s: %w", quoted(name), quoted(found.target), err)
 		}
-		return u.add(as, target)
+		return r.add(as, target)
 	case tar.TypeDir:
-		return u.addFolder(as, name)
+		return r.addFolder(as, name)
 	default:
-		if err := u.budget.entry(as); err != nil {
+		if err := r.budget.entry(as); err != nil {
 			return err
 		}
-		if err := u.budget.file(as, int64(len(found.content))); err != nil {
+		if err := r.budget.file(as, int64(len(found.content))); err != nil {
 			return err
 		}
-		u.files = append(u.files, txtar.File{Name: as, Data: found.content})
+		r.files = append(r.files, txtar.File{Name: as, Data: found.content})
 		return nil
 	}
 }
 
-func (u *linkResolver) addFolder(as, name string) error {
-	if u.within[name] {
-		return fmt.Errorf("folder %s: %w", quoted(name), errCircular)
+func (r *linkResolver) addFolder(as, name string) error {
+	if r.openFolders[name] {
+		return fmt.Errorf("folder %s: %w", quoted(name), errLoop)
 	}
-	u.within[name] = true
-	defer delete(u.within, name)
+	r.openFolders[name] = true
+	defer delete(r.openFolders, name)
 	if as != "." {
-		if err := u.budget.entry(as); err != nil {
+		if err := r.budget.entry(as); err != nil {
 			return err
 		}
 	}
-	for _, child := range u.children[name] {
-		if err := u.add(path.Join(as, path.Base(child)), child); err != nil {
+	for _, child := range r.children[name] {
+		if err := r.add(path.Join(as, path.Base(child)), child); err != nil {
 			return err
 		}
 	}
@@ -98,15 +98,15 @@ func (u *linkResolver) addFolder(as, name string) error {
 }
 
 var (
-	errCircular = errors.New("it leads round in circles")
-	errOutside  = errors.New("it leads out of the archive")
-	errAbsolute = errors.New("it's absolute, and an archive has no fixed place")
-	errNowhere  = errors.New("there is nothing")
-	errNotKept  = errors.New("there is nothing, or nothing of the payload")
+	errLoop         = errors.New("symbolic link loop")
+	errOutside      = errors.New("the target is outside of the archive")
+	errAbsolute     = errors.New("absolute targets are not allowed in an archive")
+	errNotFound     = errors.New("the target does not exist")
+	errNotInPayload = errors.New("the target does not exist, or is not part of the payload")
 )
 
-// follow returns the file or folder that a link finally leads to, step by step as an
-// operating system does.
+// follow returns the final target of a link: a file or a folder. It resolves names step by
+// step, as an operating system does.
 func (t *tree) follow(link string) (string, error) {
 	name, rest := ".", strings.Split(link, "/")
 	for hops := 0; len(rest) > 0; {
@@ -118,24 +118,24 @@ func (t *tree) follow(link string) (string, error) {
 		case part == ".." && name == "." && !t.ofImage:
 			return "", errOutside
 		case part == "..":
-			name = path.Dir(name) // above the root of an image is its root
+			name = path.Dir(name) // the parent of an image's root is the root itself
 			continue
 		}
 		next := path.Join(name, part)
 		found := t.nodes[next]
 		switch {
 		case found == nil && t.ofImage:
-			return "", errNotKept
+			return "", errNotInPayload
 		case found == nil:
-			return "", errNowhere
+			return "", errNotFound
 		case found.kind == tar.TypeReg && len(rest) > 0:
-			return "", errNowhere
+			return "", errNotFound
 		case found.kind != tar.TypeSymlink:
 			name = next
 			continue
 		}
 		if hops++; hops > maxHops {
-			return "", errCircular
+			return "", errLoop
 		}
 		if path.IsAbs(found.target) {
 			if !t.ofImage {

@@ -120,7 +120,7 @@ func TestAPullSecretThatDoesNotExistIsNamed(t *testing.T) {
 	create(t, "{apiVersion: v1, kind: Secret, metadata: {name: there, namespace: "+namespace+"}}")
 	web := deployment(t, namespace, "2", "sandbox.runlevel.dev/pod: image-pull",
 		"imagePullSecrets: [{name: regcred}, {name: there}]")
-	text := await(t, web, "Secret "+namespace+"/regcred: it does not exist, and is to pull the images of 2 pods",
+	text := await(t, web, "Secret "+namespace+"/regcred: does not exist; needed to pull the images of 2 pods",
 		"can't pull image")
 	if strings.Contains(text, "Secret "+namespace+"/there") {
 		t.Error(text)

@@ -10,15 +10,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// Dependencies are objects that pods depend on: those in Needs that could be read.
+// Dependencies are the objects of Needs that could be read.
 type Dependencies struct {
-	Nodes          []corev1.Node // that pods are on
-	MissingNodes   []string      // that pods are on, but that do not exist
+	Nodes          []corev1.Node // with pods of the workload
+	MissingNodes   []string      // nodes of pods that do not exist
 	AllNodes       []corev1.Node // of the cluster
 	Claims         []corev1.PersistentVolumeClaim
 	Classes        []storagev1.StorageClass // of the cluster; nil if they could not be listed
@@ -27,7 +29,7 @@ type Dependencies struct {
 
 // Needs names the Dependencies that may keep pods from being ready.
 type Needs struct {
-	Nodes    []string // that pods are on, those with the most first
+	Nodes    []string // with pods of the workload, the most pods first
 	AllNodes bool     // the scheduler reports cordoned or tainted nodes
 	Claims   []string // of pods that have no node because of a volume
 	Secrets  []string // to pull images with
@@ -64,8 +66,8 @@ func NeedsOf(pods []corev1.Pod) Needs {
 	return needs
 }
 
-// isSuspect reports whether the node may be why a pod is not ready or does not end: its
-// containers have not failed.
+// isSuspect reports whether the node may prevent a pod from becoming ready or from ending: no
+// container of the pod has failed.
 func isSuspect(pod *corev1.Pod) bool {
 	if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return false
@@ -73,8 +75,8 @@ func isSuspect(pod *corev1.Pod) bool {
 	if pod.DeletionTimestamp != nil {
 		return true
 	}
-	found := troublesOfPod(pod, nil)
-	return len(found) > 0 && !slices.ContainsFunc(found, func(f finding) bool { return f.rank < unready })
+	found := problemsOfPod(pod, nil)
+	return len(found) > 0 && !slices.ContainsFunc(found, func(f rankedProblem) bool { return f.rank < unready })
 }
 
 // refusalOf returns the scheduler's message about a pod without a node.
@@ -112,9 +114,9 @@ func claimsOf(pod *corev1.Pod) []string {
 	return names
 }
 
-// troublesOfNodes returns findings about nodes that are not ready or do not exist, and the
-// pods on them, whose own troubles are not reported.
-func (d Dependencies) troublesOfNodes(pods []corev1.Pod) (found []finding, isReported map[string]bool) {
+// problemsOfNodes returns the problems of nodes that are not ready or do not exist, and the
+// pods on these nodes, whose own problems are not reported.
+func (d Dependencies) problemsOfNodes(pods []corev1.Pod) (found []rankedProblem, isReported map[string]bool) {
 	states := map[string]string{}
 	for _, name := range d.MissingNodes {
 		states[name] = "it does not exist any more"
@@ -145,7 +147,7 @@ func (d Dependencies) troublesOfNodes(pods []corev1.Pod) (found []finding, isRep
 		if n := leaving[name]; n > 0 {
 			message += fmt.Sprintf("; %d of its pods can't end", n)
 		}
-		found = append(found, dependency("Node "+name, message))
+		found = append(found, dependencyProblem(kinds.Node, name, message))
 	}
 	return found, isReported
 }
@@ -156,14 +158,14 @@ func nodeReady(node *corev1.Node) corev1.NodeCondition {
 			return condition
 		}
 	}
-	return corev1.NodeCondition{LastTransitionTime: node.CreationTimestamp} // it has never been ready
+	return corev1.NodeCondition{LastTransitionTime: node.CreationTimestamp} // the node has never been ready
 }
 
 func moment(when time.Time) string { return when.UTC().Format(time.RFC3339) }
 
-// unfit lists the nodes that a pod can't be scheduled to because they are cordoned, not ready or
-// tainted, and since when, if the taint has a time.
-func (d Dependencies) unfit(pod *corev1.Pod) string {
+// unschedulableNodes lists the nodes that a pod can't be scheduled to because they are cordoned, not
+// ready or tainted, with the time of the taint if it has one.
+func (d Dependencies) unschedulableNodes(pod *corev1.Pod) string {
 	nodes := map[string][]string{}
 	for i := range d.AllNodes {
 		node := &d.AllNodes[i]
@@ -206,27 +208,28 @@ func taintsOf(node *corev1.Node) []corev1.Taint {
 		node.Spec.Taints...)
 }
 
-// troublesOfClaims returns findings about claims that are not bound because of their
+// problemsOfClaims returns the problems of claims that are not bound because of their
 // StorageClass, or because provisioning a volume failed.
-func (d Dependencies) troublesOfClaims(newest map[eventKey]*corev1.Event) []finding {
-	var found []finding
+func (d Dependencies) problemsOfClaims(newest map[eventKey]*corev1.Event) []rankedProblem {
+	var found []rankedProblem
 	for i := range d.Claims {
 		claim := &d.Claims[i]
-		message := d.withoutClass(claim)
-		if event := newest[eventKey{"PersistentVolumeClaim", claim.Namespace, claim.Name,
+		message := d.storageClassProblem(claim)
+		if event := newest[eventKey{kinds.PersistentVolumeClaim.Kind, claim.Namespace, claim.Name,
 			"ProvisioningFailed"}]; event != nil && message == "" {
 			message = event.Message
 		}
 		if claim.Status.Phase != corev1.ClaimBound && message != "" {
-			found = append(found, dependency("PersistentVolumeClaim "+claim.Namespace+"/"+claim.Name,
+			found = append(found, dependencyProblem(kinds.PersistentVolumeClaim, claim.Namespace+"/"+claim.Name,
 				"it is not bound: "+message))
 		}
 	}
 	return found
 }
 
-// withoutClass returns a message if the StorageClass of a claim does not exist, with those that do.
-func (d Dependencies) withoutClass(claim *corev1.PersistentVolumeClaim) string {
+// storageClassProblem returns a message if the StorageClass of a claim does not exist. The message names the existing
+// classes.
+func (d Dependencies) storageClassProblem(claim *corev1.PersistentVolumeClaim) string {
 	name := claim.Spec.StorageClassName
 	var names []string
 	for _, class := range d.Classes {
@@ -250,9 +253,9 @@ func (d Dependencies) withoutClass(claim *corev1.PersistentVolumeClaim) string {
 	}
 }
 
-// troublesOfSecrets returns findings about pull secrets that do not exist, and the pods that refer to them.
-func (d Dependencies) troublesOfSecrets(pods []corev1.Pod) []finding {
-	var found []finding
+// problemsOfSecrets returns the missing pull secrets, with the number of pods that refer to each.
+func (d Dependencies) problemsOfSecrets(pods []corev1.Pod) []rankedProblem {
+	var found []rankedProblem
 	for _, name := range d.MissingSecrets {
 		users := 0
 		for i := range pods {
@@ -260,20 +263,21 @@ func (d Dependencies) troublesOfSecrets(pods []corev1.Pod) []finding {
 				users++
 			}
 		}
-		found = append(found, dependency("Secret "+pods[0].Namespace+"/"+name,
-			"it does not exist, and is to pull the images of "+printable.Count(users, "pod")))
+		found = append(found, dependencyProblem(kinds.Secret, pods[0].Namespace+"/"+name,
+			"does not exist; needed to pull the images of "+printable.Count(users, "pod")))
 	}
 	return found
 }
 
-// dependency returns a finding about an object that pods depend on. Claims with the same message
+// dependencyProblem returns a problem of an object that pods depend on. Claims with the same message
 // are grouped; nodes and Secrets are not.
-func dependency(object, message string) finding {
+func dependencyProblem(kind schema.GroupKind, name, message string) rankedProblem {
+	object := kind.Kind + " " + name
 	alike := message
-	if !strings.HasPrefix(object, "PersistentVolumeClaim ") {
+	if kind != kinds.PersistentVolumeClaim {
 		alike = object
 	}
-	return finding{
+	return rankedProblem{
 		PodProblem: PodProblem{Object: printable.Line(object), Message: sentence(message)},
 		rank:       depends,
 		alike:      alike,

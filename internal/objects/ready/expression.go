@@ -20,8 +20,8 @@ const Annotation = "runlevel.dev/ready"
 // None is the value of the annotation for objects that are not waited for.
 const None = "none"
 
-// base is the API server's own set of functions, with the object as "self". It has the
-// API server's cost limit, too: about a tenth of a second.
+// base has the API server's own functions and cost limit, which is about a tenth of a
+// second. The object is the variable "self".
 var base = sync.OnceValues(func() (*cel.Env, error) {
 	version := environment.DefaultCompatibilityVersion()
 	set, err := environment.MustBaseEnvSet(version).Extend(environment.VersionedOptions{
@@ -86,7 +86,7 @@ func checkExpression(object *unstructured.Unstructured, text string) Verdict {
 	if err != nil {
 		return failed("%s can't be used: %v", Annotation, err)
 	}
-	if live(object.Object).isUnseen() {
+	if liveObject(object.Object).isBehindGeneration() {
 		return waiting(notSeen)
 	}
 	result, _, err := program.Eval(map[string]any{"self": object.Object})
@@ -103,8 +103,8 @@ func checkExpression(object *unstructured.Unstructured, text string) Verdict {
 	}
 }
 
-// evaluationFailure returns why an expression is neither true nor false. An error may quote
-// values, so it is left out for Secrets.
+// evaluationFailure returns the error of an expression that is neither true nor false. The error
+// of a Secret is left out, because it may quote values.
 func evaluationFailure(object *unstructured.Unstructured, err error) string {
 	why := ": " + err.Error()
 	if object.GetKind() == "Secret" {

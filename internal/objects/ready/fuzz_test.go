@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
 
-// FuzzCheck gives it objects that no API server would: they may have any field of any
-// type. There is always a verdict, in one line.
+// FuzzCheck checks objects that no API server would return: any field may have any type.
+// Each verdict has a message of one line.
 func FuzzCheck(f *testing.F) {
 	for _, archive := range transcript.ReadAll(f, "testdata/verdicts/*/*.txtar") {
 		for _, file := range archive.Files {
@@ -48,9 +48,9 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// FuzzTroubles does the same with pods and events.
-func FuzzTroubles(f *testing.F) {
-	for _, archive := range transcript.ReadAll(f, "testdata/troubles/*.txtar") {
+// FuzzPodProblems passes any pods and events. Each problem has a message of one line.
+func FuzzPodProblems(f *testing.F) {
+	for _, archive := range transcript.ReadAll(f, "testdata/podproblems/*.txtar") {
 		var pods, events []byte
 		for _, file := range archive.Files {
 			document, _, _ := strings.Cut(string(file.Data), "\n---\n")
@@ -72,9 +72,9 @@ func FuzzTroubles(f *testing.F) {
 			return
 		}
 		_ = json.Unmarshal(second, &event)
-		for _, trouble := range ready.PodProblems([]corev1.Pod{pod}, []corev1.Event{event}, ready.Dependencies{}) {
-			if trouble.Message == "" || strings.ContainsAny(trouble.Message, "\n\r\x1b") {
-				t.Errorf("no message of one line: %+v", trouble)
+		for _, problem := range ready.PodProblems([]corev1.Pod{pod}, []corev1.Event{event}, ready.Dependencies{}) {
+			if problem.Message == "" || strings.ContainsAny(problem.Message, "\n\r\x1b") {
+				t.Errorf("no message of one line: %+v", problem)
 			}
 		}
 	})

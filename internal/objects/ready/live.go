@@ -11,12 +11,12 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A live object is read without a type: fields that are missing or of another type count
+// A liveObject is read without a Go type: fields that are missing or have another type count
 // as not set yet.
-type live map[string]any
+type liveObject map[string]any
 
 // number returns a whole number, or the fallback if there is none.
-func (o live) number(fallback int64, path ...string) int64 {
+func (o liveObject) number(fallback int64, path ...string) int64 {
 	value, _, _ := unstructured.NestedFieldNoCopy(o, path...)
 	switch number := value.(type) {
 	case int64:
@@ -30,21 +30,21 @@ func (o live) number(fallback int64, path ...string) int64 {
 	}
 }
 
-func (o live) text(path ...string) string {
+func (o liveObject) text(path ...string) string {
 	text, _, _ := unstructured.NestedString(o, path...)
 	return text
 }
 
-func (o live) flag(path ...string) bool {
+func (o liveObject) flag(path ...string) bool {
 	flag, _, _ := unstructured.NestedBool(o, path...)
 	return flag
 }
 
 // list returns the mappings in a list.
-func (o live) list(path ...string) []live {
+func (o liveObject) list(path ...string) []liveObject {
 	value, _, _ := unstructured.NestedFieldNoCopy(o, path...)
 	items, _ := value.([]any)
-	var found []live
+	var found []liveObject
 	for _, item := range items {
 		if fields, isMapping := item.(map[string]any); isMapping {
 			found = append(found, fields)
@@ -56,7 +56,7 @@ func (o live) list(path ...string) []live {
 // A condition is a condition of an object's status; empty if it does not exist.
 type condition struct{ status, reason, message string }
 
-func (o live) condition(kind string) condition {
+func (o liveObject) condition(kind string) condition {
 	for _, c := range o.list("status", "conditions") {
 		if c.text("type") == kind {
 			return condition{status: c.text("status"), reason: c.text("reason"), message: c.text("message")}
@@ -68,8 +68,8 @@ func (o live) condition(kind string) condition {
 func (c condition) isTrue() bool  { return c.status == "True" }
 func (c condition) isFalse() bool { return c.status == "False" }
 
-// why returns the message or the reason of a condition, or the fallback if it has neither.
-func (c condition) why(otherwise string) string {
+// messageOr returns the message or the reason of a condition, or the fallback if both are empty.
+func (c condition) messageOr(otherwise string) string {
 	switch {
 	case c.message != "":
 		return sentence(c.message)
@@ -80,29 +80,30 @@ func (c condition) why(otherwise string) string {
 	}
 }
 
-// fullWhy returns the reason and the message.
-func (c condition) fullWhy(otherwise string) string {
+// reasonAndMessage returns both; as messageOr if one of them is empty.
+func (c condition) reasonAndMessage(otherwise string) string {
 	if c.reason == "" || c.message == "" {
-		return c.why(otherwise)
+		return c.messageOr(otherwise)
 	}
 	return c.reason + ": " + sentence(c.message)
 }
 
-// isUnseen reports whether the observedGeneration is behind the generation. Many custom
+// isBehindGeneration reports whether the observedGeneration is behind the generation. Many custom
 // resources have no observedGeneration.
-func (o live) isUnseen() bool {
+func (o liveObject) isBehindGeneration() bool {
 	generation := o.number(0, "metadata", "generation")
 	return o.number(generation, "status", "observedGeneration") < generation
 }
 
-// longest is the maximum length of a shown message: more than the longest of Kubernetes'
-// own, but short enough for a list.
-const longest = 601 // characters
+// maxMessage limits the length of a shown message: the longest messages of Kubernetes itself are
+// shorter, and a list has room for it.
+const maxMessage = 601 // characters
 
 // sentence converts a foreign message to one line of our messages: in lower case, unless
 // it begins with a name, and without a full stop.
 func sentence(text string) string {
-	text = printable.Line(printable.Shorten(strings.TrimRight(strings.Join(strings.Fields(text), " "), "."), longest))
+	text = printable.Line(printable.Shorten(strings.TrimRight(strings.Join(strings.Fields(text), " "), "."),
+		maxMessage))
 	first, _, _ := strings.Cut(text, " ")
 	for i, r := range first {
 		if i > 0 && !unicode.IsLower(r) && !strings.ContainsRune("'-:,", r) {
@@ -116,7 +117,7 @@ func sentence(text string) string {
 // readiness probe nor a startup probe. It returns none if the workload sets minReadySeconds, or has the annotation
 // runlevel.dev/ready.
 func WithoutProbe(manifest *unstructured.Unstructured) []string {
-	o := live(manifest.Object)
+	o := liveObject(manifest.Object)
 	_, isMarked := manifest.GetAnnotations()[Annotation]
 	kind := manifest.GroupVersionKind().GroupKind()
 	runsForever := kinds.IsWorkload(kind) && kind.Group == kinds.Deployment.Group
@@ -135,7 +136,8 @@ func WithoutProbe(manifest *unstructured.Unstructured) []string {
 	return names
 }
 
-// AvailableSince returns since when a Deployment has all of its replicas, according to its conditions; zero if unknown.
+// AvailableSince returns the time since which a Deployment has all of its replicas, according to its conditions; zero
+// if unknown.
 func AvailableSince(object *unstructured.Unstructured) time.Time {
 	var since time.Time
 	if object.GroupVersionKind().GroupKind() != kinds.Deployment {

@@ -13,59 +13,59 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// troublesOfPod returns findings about why one pod is not ready.
-func troublesOfPod(pod *corev1.Pod, newest map[eventKey]*corev1.Event) []finding {
+// problemsOfPod returns the problems of a pod that is not ready.
+func problemsOfPod(pod *corev1.Pod, newest map[eventKey]*corev1.Event) []rankedProblem {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
 		return nil
 	}
 	p := podView{pod: pod, newest: newest}
 	if pod.Status.Phase != corev1.PodFailed || pod.Status.Reason == "" { // otherwise the node has ended its containers
-		p.ofContainers()
+		p.addContainers()
 	}
-	if len(p.found) == 0 {
-		p.ofPod()
+	if len(p.problems) == 0 {
+		p.addPod()
 	}
-	if pod.Status.Phase == corev1.PodFailed && isReplaced(pod) {
-		for i := range p.found {
-			p.found[i].rank = past
+	if pod.Status.Phase == corev1.PodFailed && isOfReplicaSet(pod) {
+		for i := range p.problems {
+			p.problems[i].rank = past
 		}
 	}
-	return p.found
+	return p.problems
 }
 
-// isReplaced reports whether another pod replaces a failed one. A ReplicaSet does not
-// delete the failed pod.
-func isReplaced(pod *corev1.Pod) bool {
+// isOfReplicaSet reports whether a ReplicaSet owns a pod. It replaces a failed pod without
+// deleting it.
+func isOfReplicaSet(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.OwnerReferences, func(owner metav1.OwnerReference) bool {
 		return owner.Kind == "ReplicaSet"
 	})
 }
 
-// A podView is one pod, and the findings about it.
+// A podView collects the problems of one pod.
 type podView struct {
-	pod    *corev1.Pod
-	newest map[eventKey]*corev1.Event
-	found  []finding
+	pod      *corev1.Pod
+	newest   map[eventKey]*corev1.Event
+	problems []rankedProblem
 }
 
-func (p *podView) ofContainers() {
+func (p *podView) addContainers() {
 	for i := range p.pod.Status.InitContainerStatuses {
-		p.ofInitContainer(&p.pod.Status.InitContainerStatuses[i])
+		p.addInitContainer(&p.pod.Status.InitContainerStatuses[i])
 	}
 	for i := range p.pod.Status.ContainerStatuses {
-		p.ofContainer("container", &p.pod.Status.ContainerStatuses[i])
+		p.addContainer("container", &p.pod.Status.ContainerStatuses[i])
 	}
 }
 
-// ofPod adds a finding about a pod whose containers have not failed.
-func (p *podView) ofPod() {
+// addPod adds the problem of a pod whose containers have not failed.
+func (p *podView) addPod() {
 	status := &p.pod.Status
 	scheduled, ready := podCondition(status, corev1.PodScheduled), podCondition(status, corev1.PodReady)
 	obstacle := p.obstacle()
 	switch {
 	case status.Phase == corev1.PodFailed:
 		p.add(ended, "it has failed: %s",
-			condition{reason: status.Reason, message: status.Message}.fullWhy("the node reports no reason"))
+			condition{reason: status.Reason, message: status.Message}.reasonAndMessage("the node reports no reason"))
 	case scheduled.Status == corev1.ConditionFalse:
 		p.add(unscheduled, "%s", unscheduledMessage(condition{reason: scheduled.Reason, message: scheduled.Message}))
 	case ready.Status == corev1.ConditionTrue:
@@ -83,14 +83,14 @@ func (p *podView) ofPod() {
 	}
 }
 
-func (p *podView) add(rank rank, format string, args ...any) *finding {
+func (p *podView) add(rank rank, format string, args ...any) *rankedProblem {
 	return p.addFor("", rank, format, args...)
 }
 
-// addFor adds a finding about a container. For grouping, the name of the pod is left out.
-func (p *podView) addFor(container string, rank rank, format string, args ...any) *finding {
+// addFor adds a problem of a container. The grouping key leaves out the name of the pod.
+func (p *podView) addFor(container string, rank rank, format string, args ...any) *rankedProblem {
 	message := sentence(fmt.Sprintf(format, args...))
-	p.found = append(p.found, finding{
+	p.problems = append(p.problems, rankedProblem{
 		PodProblem: PodProblem{
 			Object:    "Pod " + p.pod.Namespace + "/" + p.pod.Name,
 			Container: container,
@@ -98,45 +98,45 @@ func (p *podView) addFor(container string, rank rank, format string, args ...any
 		},
 		rank: rank, alike: strings.ReplaceAll(message, p.pod.Name, ""),
 	})
-	return &p.found[len(p.found)-1]
+	return &p.problems[len(p.problems)-1]
 }
 
-// ofInitContainer adds a finding about an init container. Sidecars are checked as containers.
-func (p *podView) ofInitContainer(status *corev1.ContainerStatus) {
+// addInitContainer adds the problem of an init container. Sidecars are checked as containers.
+func (p *podView) addInitContainer(status *corev1.ContainerStatus) {
 	isStaying := slices.ContainsFunc(p.pod.Spec.InitContainers, func(c corev1.Container) bool {
 		return c.Name == status.Name && c.RestartPolicy != nil &&
 			*c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 	})
 	last := status.LastTerminationState.Terminated
 	if isStaying || status.State.Running == nil || last != nil && last.ExitCode != 0 {
-		p.ofContainer("init container", status)
+		p.addContainer("init container", status)
 		return
 	}
 	p.addFor(status.Name, slow, "init container %s still runs", status.Name).WantsLog = true
 }
 
-// ofContainer adds a finding about a container or init container.
-func (p *podView) ofContainer(kind string, status *corev1.ContainerStatus) {
+// addContainer adds the problem of a container or init container, if it has one.
+func (p *podView) addContainer(kind string, status *corev1.ContainerStatus) {
 	name := kind + " " + status.Name
 	waiting, last := status.State.Waiting, status.LastTerminationState.Terminated
 	switch now := status.State.Terminated; {
 	case now != nil && now.ExitCode != 0:
 		p.addFor(status.Name, ended, "%s ended with %s", name, exit(now)).WantsLog = true
 	case now == nil && status.Ready && p.crashesEarly(status):
-		p.ofCrash(name, status)
+		p.addCrash(name, status)
 	case now != nil || status.Ready:
 	case waiting != nil && slices.Contains(pullFailures, waiting.Reason):
 		p.addFor(status.Name, unstarted, "%s"+pullFailed+"%s: %s", name, status.Image,
 			sentence(cmp.Or(waiting.Message, waiting.Reason)))
 	case waiting != nil && waiting.Reason == "CrashLoopBackOff":
-		p.ofCrash(name, status)
+		p.addCrash(name, status)
 	case waiting != nil && !isIdle(waiting.Reason):
 		p.addFor(status.Name, unstarted, "%s can't start: %s", name,
 			p.withoutValues(sentence(cmp.Or(waiting.Message, waiting.Reason))))
 	case last != nil && last.ExitCode != 0:
-		p.ofCrash(name, status)
+		p.addCrash(name, status)
 	case status.State.Running != nil:
-		p.ofUnready(name, status)
+		p.addUnready(name, status)
 	}
 }
 
@@ -149,14 +149,14 @@ func (p *podView) crashesEarly(status *corev1.ContainerStatus) bool {
 		now.StartedAt.Sub(created.Time) < early
 }
 
-// isIdle reports whether a container waits for another cause than its own.
+// isIdle reports whether a container waits for its node or for another container.
 func isIdle(reason string) bool {
 	return reason == "" || reason == "ContainerCreating" || reason == "PodInitializing"
 }
 
-// IsImageMissing reports whether the trouble of a pod is that an image can't be pulled, which no apply of the same
-// release changes.
-func IsImageMissing(trouble string) bool { return strings.Contains(trouble, pullFailed) }
+// IsImageMissing reports whether the message of a PodProblem is about an image that can't be pulled. Another apply of
+// the same release does not resolve that.
+func IsImageMissing(message string) bool { return strings.Contains(message, pullFailed) }
 
 const pullFailed = " can't pull image "
 
@@ -166,9 +166,9 @@ var pullFailures = []string{
 	"ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
 }
 
-// ofCrash adds a finding about a container that crashes again and again. For
-// grouping, the number of restarts is left out.
-func (p *podView) ofCrash(name string, status *corev1.ContainerStatus) {
+// addCrash adds the problem of a container that crashes repeatedly. The grouping key
+// leaves out the number of restarts.
+func (p *podView) addCrash(name string, status *corev1.ContainerStatus) {
 	f := p.addFor(status.Name, ended, "%s crashes: %s", name, exit(status.LastTerminationState.Terminated))
 	if status.RestartCount > 0 {
 		f.Message += ", " + printable.Count(int(status.RestartCount), "restart")
@@ -176,7 +176,7 @@ func (p *podView) ofCrash(name string, status *corev1.ContainerStatus) {
 	f.WantsLog, f.Previous = true, true
 }
 
-// exit returns how a container ended.
+// exit describes the end of a container.
 func exit(last *corev1.ContainerStateTerminated) string {
 	switch {
 	case last == nil:
@@ -188,17 +188,17 @@ func exit(last *corev1.ContainerStateTerminated) string {
 	}
 }
 
-// ofUnready adds a finding about an unready container. It does not quote the
+// addUnready adds the problem of an unready container. The message does not quote the
 // output of the probe.
-func (p *podView) ofUnready(name string, status *corev1.ContainerStatus) {
+func (p *podView) addUnready(name string, status *corev1.ContainerStatus) {
 	why := ""
-	if p.newest[p.about("Unhealthy")] != nil {
+	if p.newest[p.eventKey("Unhealthy")] != nil {
 		why = ": its probe fails"
 	}
 	p.addFor(status.Name, unready, "%s runs, but is not ready%s", name, why).WantsLog = true
 }
 
-// obstacles are the reasons of events about why a node creates no container, the most
+// obstacles are the reasons of events of a node that can't create containers, the most
 // specific first.
 var obstacles = []string{
 	"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "FailedPodSandBoxStatus",
@@ -208,7 +208,7 @@ var obstacles = []string{
 // obstacle returns the message of the kubelet's event about a pod.
 func (p *podView) obstacle() string {
 	for _, reason := range obstacles {
-		if event := p.newest[p.about(reason)]; event != nil {
+		if event := p.newest[p.eventKey(reason)]; event != nil {
 			return p.withoutValues(sentence(event.Message))
 		}
 	}
@@ -217,14 +217,14 @@ func (p *podView) obstacle() string {
 
 // progress returns the last action of the pod's node.
 func (p *podView) progress() string {
-	pulling, pulled := p.newest[p.about("Pulling")], p.newest[p.about("Pulled")]
+	pulling, pulled := p.newest[p.eventKey("Pulling")], p.newest[p.eventKey("Pulled")]
 	if pulling != nil && (pulled == nil || timeOf(pulled).Before(timeOf(pulling))) {
 		return ": node " + p.pod.Spec.NodeName + " is " + sentence(pulling.Message)
 	}
 	return ", and node " + p.pod.Spec.NodeName + " reports no reason"
 }
 
-func (p *podView) about(reason string) eventKey {
+func (p *podView) eventKey(reason string) eventKey {
 	return eventKey{"Pod", p.pod.Namespace, p.pod.Name, reason}
 }
 

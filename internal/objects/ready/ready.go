@@ -1,12 +1,12 @@
-// Package ready checks whether an object is ready, and if not, the reason why it waits,
+// Package ready checks whether an object is ready. If it is not, the verdict has the reason,
 // in one line that a person can act on.
 //
 // Built-in kinds and ClusterOperators have rules in a table; a custom resource is checked
 // by its conditions, as kstatus does; and any manifest can define ready in the annotation
 // runlevel.dev/ready, as a CEL expression over the object with the API server's
-// functions. PodProblems returns why the pods of a workload do not become ready.
+// functions. PodProblems returns the problems of pods that do not become ready.
 //
-// It reads no cluster and no clock, and does not wait: the caller passes all facts.
+// The package reads no cluster and no clock, and does not wait: the caller passes all facts.
 //
 // Check is the call to start from; Validate returns the problem of an annotation.
 package ready
@@ -22,13 +22,13 @@ import (
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
-// A Standard is how much must be true of an object before later objects are applied.
+// A Standard is the set of requirements for an object before later objects are applied.
 type Standard string
 
 // The standards.
 const (
-	Full     Standard = "ready"    // it is rolled out and works
-	Upstream Standard = "upstream" // as for the cluster-version operator, which awaits no rollout
+	Full     Standard = "ready"    // the object is rolled out and works
+	Upstream Standard = "upstream" // the requirements of the cluster-version operator, which awaits no rollout
 )
 
 // A State is the state of an object's readiness.
@@ -44,9 +44,9 @@ const (
 // A Verdict is the result of checking one object.
 type Verdict struct {
 	State   State
-	Message string        // why it waits or has failed: one line in lower case; empty when it is ready
-	Reason  string        // the cluster-version operator's, if it has one
-	Effect  reason.Effect // the same
+	Message string        // why the object waits or has failed: one line in lower case; empty if it is ready
+	Reason  string        // the reason of the cluster-version operator, if there is one
+	Effect  reason.Effect // the effect that the cluster-version operator reports, if there is one
 }
 
 // Related has the facts for a verdict in addition to the live object.
@@ -55,8 +55,8 @@ type Related struct {
 	// ClusterOperator has to report.
 	Manifest *unstructured.Unstructured
 
-	// Serving is true for Services that have ready endpoints, of those that the API server
-	// calls for the object, as returned by kinds.CalledServices.
+	// Serving is true for the Services of kinds.CalledServices, which the API server calls for
+	// the object, that have ready endpoints.
 	Serving map[types.NamespacedName]bool
 
 	// Installing is true if the release is being installed. The cluster-version operator
@@ -65,11 +65,11 @@ type Related struct {
 }
 
 // A rule checks the objects of a kind.
-type rule func(object live, related Related) Verdict
+type rule func(object liveObject, related Related) Verdict
 
-// full are the rules of Full. Other built-in kinds are ready at once, also a
-// PersistentVolumeClaim: it may have to wait for a pod that comes later.
-var full = map[schema.GroupKind]rule{
+// fullRules are the rules of Full. Objects of other built-in kinds are always ready: a
+// PersistentVolumeClaim, for example, may have to wait for a pod that comes later.
+var fullRules = map[schema.GroupKind]rule{
 	kinds.Deployment:                     checkDeployment,
 	kinds.ReplicaSet:                     checkReplicaSet,
 	kinds.ReplicationController:          checkReplicaSet,
@@ -100,18 +100,18 @@ func Check(object *unstructured.Unstructured, standard Standard, related Related
 	}
 	kind := object.GroupVersionKind().GroupKind()
 	expression, isMarked := object.GetAnnotations()[Annotation]
-	check, isKnown := full[kind]
+	check, isKnown := fullRules[kind]
 	switch {
 	case expression == None:
 		return ready()
 	case standard == Upstream && !isMarked:
-		return checkUpstream(kind, live(object.Object), related)
+		return checkUpstream(kind, liveObject(object.Object), related)
 	case object.GetDeletionTimestamp() != nil:
 		return waiting(beingDeleted)
 	case isMarked:
 		return checkExpression(object, expression)
 	case isKnown:
-		return check(live(object.Object), related)
+		return check(liveObject(object.Object), related)
 	case kinds.ScopeOf(kind) != kinds.Unknown:
 		return ready()
 	default:
@@ -119,8 +119,8 @@ func Check(object *unstructured.Unstructured, standard Standard, related Related
 	}
 }
 
-// Awaits reports whether an object can be other than ready, unless it is being deleted:
-// other objects need not be watched.
+// Awaits reports whether an object that is not being deleted can be unready. Objects that
+// are always ready need not be watched.
 func Awaits(object *unstructured.Unstructured, standard Standard) bool {
 	kind := object.GroupVersionKind().GroupKind()
 	expression, isMarked := object.GetAnnotations()[Annotation]
@@ -128,10 +128,10 @@ func Awaits(object *unstructured.Unstructured, standard Standard) bool {
 		return expression != None
 	}
 	if standard == Upstream {
-		_, isKnown := upstream[kind]
+		_, isKnown := upstreamRules[kind]
 		return isKnown
 	}
-	_, isKnown := full[kind]
+	_, isKnown := fullRules[kind]
 	switch {
 	case kinds.ClientConfigPath(kind) != nil && kind != kinds.CustomResourceDefinition:
 		return len(kinds.CalledServices(object)) > 0

@@ -14,7 +14,7 @@ func TestMissingObjectIsAwaited(t *testing.T) {
 		for _, standard := range []ready.Standard{ready.Full, ready.Upstream} {
 			want := ready.Verdict{State: ready.Waiting, Message: "it does not exist yet"}
 			if got := ready.Check(object, standard, ready.Related{}); got != want {
-				t.Errorf("%+v, want %+v", got, want)
+				t.Errorf("got %+v, want %+v", got, want)
 			}
 		}
 	}
@@ -39,8 +39,9 @@ func TestObjectsThatAreNeverUnreadyAreNotWatched(t *testing.T) {
 			`{apiVersion: apps/v1, kind: Deployment, metadata: {annotations: {runlevel.dev/ready: none}}}`, false,
 			false,
 		},
-		"a ConfigMap with an expression": {`{apiVersion: v1, kind: ConfigMap, metadata: {annotations: {runlevel.dev/ready: "has(self.data)"}}}`, true, true},
-		"an APIService":                  {`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {service: {namespace: a, name: b}}}`, true, false},
+		"a ConfigMap with an " +
+			"expression": {`{apiVersion: v1, kind: ConfigMap, metadata: {annotations: {runlevel.dev/ready: "has(self.data)"}}}`, true, true},
+		"an APIService": {`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {service: {namespace: a, name: b}}}`, true, false},
 		"a local APIService": {`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {group: apps}}`,
 			false, false},
 		"webhooks by URL":        {`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, webhooks: [{clientConfig: {url: "https://a.example.com"}}]}`, false, false},
@@ -50,16 +51,16 @@ func TestObjectsThatAreNeverUnreadyAreNotWatched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			object := readObject(t, []byte(test.object))
 			if got := ready.Awaits(object, ready.Full); got != test.full {
-				t.Errorf("by the full standard: %t", got)
+				t.Errorf("by the full standard: got %t, want %t", got, test.full)
 			}
 			if got := ready.Awaits(object, ready.Upstream); got != test.upstream {
-				t.Errorf("by upstream's standard: %t", got)
+				t.Errorf("by upstream's standard: got %t, want %t", got, test.upstream)
 			}
 		})
 	}
 }
 
-func TestExpressions(t *testing.T) {
+func TestReadyExpressions(t *testing.T) {
 	status := `apiVersion: example.com/v1
 kind: Certificate
 metadata: {name: web, generation: 2}
@@ -98,7 +99,7 @@ status: {phase: Issued, used: 3, share: 0.5, conditions: [{type: Ready, status: 
 			object.SetAnnotations(map[string]string{ready.Annotation: test.expression})
 			for range 2 { // compiled, and met again
 				if got := show(ready.Check(object, ready.Full, ready.Related{})); got != test.want {
-					t.Errorf("%s\nwant %s", got, test.want)
+					t.Errorf("got %s\nwant %s", got, test.want)
 				}
 			}
 		})
@@ -125,7 +126,7 @@ func TestCostlyExpressionsEnd(t *testing.T) {
 				Message: expression + " can't be evaluated: it would take too long",
 			}
 			if got := ready.Check(object, ready.Full, ready.Related{}); got != want {
-				t.Errorf("%+v", got)
+				t.Errorf("got %+v, want %+v", got, want)
 			}
 		})
 	}
@@ -139,12 +140,12 @@ func TestMessagesHaveNoValuesOfSecrets(t *testing.T) {
 		object.SetAnnotations(map[string]string{ready.Annotation: expression})
 		object.SetKind("Certificate")
 		if got := ready.Check(object, ready.Full, ready.Related{}); !strings.Contains(got.Message, "hunter2") {
-			t.Errorf("the verdict on another object has no error: %+v", got)
+			t.Errorf("the verdict on another kind: got %+v, want an error with the value", got)
 		}
 		object.SetKind("Secret")
 		if got := ready.Check(object, ready.Full, ready.Related{}); got.State != ready.Waiting ||
 			strings.Contains(got.Message, "hunter2") {
-			t.Errorf("%+v", got)
+			t.Errorf("the verdict on a Secret: got %+v, want %s without the value", got, ready.Waiting)
 		}
 	}
 }
@@ -166,13 +167,13 @@ func TestMessagesAreOneShortLine(t *testing.T) {
 			conditions := object.Object["status"].(map[string]any)["conditions"].([]any)
 			conditions[0].(map[string]any)["message"] = test.message
 			if got := ready.Check(object, ready.Full, ready.Related{}).Message; got != test.want {
-				t.Errorf("%q, want %q", got, test.want)
+				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}
 }
 
-func TestValidate(t *testing.T) {
+func TestValidateExpression(t *testing.T) {
 	for text, want := range map[string]string{
 		"none":                        "",
 		`self.status.phase == "A"`:    "",
@@ -182,7 +183,7 @@ func TestValidate(t *testing.T) {
 	} {
 		err := ready.Validate(text)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
-			t.Errorf("%q: %v, want %q", text, err, want)
+			t.Errorf("%q: got %v, want %q", text, err, want)
 		}
 	}
 }

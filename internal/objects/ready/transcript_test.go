@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
 
-// TestVerdicts reads objects and their surroundings, and compares the verdicts on each by both standards.
+// TestVerdicts reads objects and related objects, and compares the verdicts on each by both standards.
 func TestVerdicts(t *testing.T) {
 	for _, archive := range transcript.ReadAll(t, "testdata/verdicts/*/*.txtar") {
 		t.Run(archive.Name, func(t *testing.T) {
@@ -44,8 +44,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-func TestTroubles(t *testing.T) {
-	for _, archive := range transcript.ReadAll(t, "testdata/troubles/*.txtar") {
+func TestPodProblems(t *testing.T) {
+	for _, archive := range transcript.ReadAll(t, "testdata/podproblems/*.txtar") {
 		t.Run(archive.Name, func(t *testing.T) {
 			var pods []corev1.Pod
 			var events []corev1.Event
@@ -63,15 +63,15 @@ func TestTroubles(t *testing.T) {
 				}
 			}
 			var got strings.Builder
-			for _, trouble := range ready.PodProblems(pods, events, on) {
-				fmt.Fprintln(&got, showTrouble(trouble))
+			for _, problem := range ready.PodProblems(pods, events, on) {
+				fmt.Fprintln(&got, showProblem(problem))
 			}
 			archive.Expect(t, "want", got.String())
 		})
 	}
 }
 
-// show is a verdict in one line.
+// show returns a verdict in one line.
 func show(v ready.Verdict) string {
 	text := string(v.State)
 	if v.Message != "" {
@@ -83,13 +83,13 @@ func show(v ready.Verdict) string {
 	return text
 }
 
-func showTrouble(trouble ready.PodProblem) string {
-	text := trouble.Object + ": " + trouble.Message
+func showProblem(problem ready.PodProblem) string {
+	text := problem.Object + ": " + problem.Message
 	switch {
-	case trouble.Previous:
-		text += " [log of the last " + trouble.Container + "]"
-	case trouble.WantsLog:
-		text += " [log of " + trouble.Container + "]"
+	case problem.Previous:
+		text += " [log of the last " + problem.Container + "]"
+	case problem.WantsLog:
+		text += " [log of " + problem.Container + "]"
 	}
 	return text
 }
@@ -119,7 +119,7 @@ func readAround(t testing.TB, archive *transcript.Transcript) ready.Related {
 	return related
 }
 
-// readObject reads an object as a client does, numbers and all.
+// readObject reads an object as a client does, with the same types of numbers.
 func readObject(t testing.TB, text []byte) *unstructured.Unstructured {
 	t.Helper()
 	content, err := yaml.YAMLToJSON(text)
@@ -149,7 +149,7 @@ func TestMessagesOfTheDocumentation(t *testing.T) {
 		t.Fatal(err)
 	}
 	var shownBy strings.Builder
-	for _, pattern := range []string{"testdata/verdicts/*/*.txtar", "testdata/troubles/*.txtar"} {
+	for _, pattern := range []string{"testdata/verdicts/*/*.txtar", "testdata/podproblems/*.txtar"} {
 		for _, file := range transcript.ReadAll(t, pattern) {
 			shownBy.WriteString(file.Section("want"))
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
-// These rules are the cluster-version operator's own.
+// These rules are the rules of the cluster-version operator.
 
 // The reasons of the cluster-version operator.
 const (
@@ -23,8 +23,8 @@ const (
 	ReasonWorkloadNotAvailable   = "WorkloadNotAvailable"
 )
 
-// upstream are the kinds that the cluster-version operator checks after it has applied them.
-var upstream = map[schema.GroupKind]rule{
+// upstreamRules are the kinds that the cluster-version operator checks after it has applied them.
+var upstreamRules = map[schema.GroupKind]rule{
 	kinds.Deployment:               checkDeploymentUpstream,
 	kinds.DaemonSet:                checkDaemonSetUpstream,
 	kinds.Job:                      checkJobUpstream,
@@ -32,8 +32,8 @@ var upstream = map[schema.GroupKind]rule{
 	kinds.CustomResourceDefinition: checkDefinitionUpstream,
 }
 
-func checkUpstream(kind schema.GroupKind, o live, related Related) Verdict {
-	check, isKnown := upstream[kind]
+func checkUpstream(kind schema.GroupKind, o liveObject, related Related) Verdict {
+	check, isKnown := upstreamRules[kind]
 	isOperator := kind.Kind == "ClusterOperator"
 	if !isKnown || related.Installing && !isOperator {
 		return ready()
@@ -41,7 +41,7 @@ func checkUpstream(kind schema.GroupKind, o live, related Related) Verdict {
 	return check(o, related)
 }
 
-func checkDeploymentUpstream(o live, _ Related) Verdict {
+func checkDeploymentUpstream(o liveObject, _ Related) Verdict {
 	progress, available := o.condition("Progressing"), o.condition("Available")
 	isLate := progress.isFalse() && progress.reason == "ProgressDeadlineExceeded"
 	switch failure := o.condition("ReplicaFailure"); {
@@ -49,35 +49,36 @@ func checkDeploymentUpstream(o live, _ Related) Verdict {
 		return waiting(beingDeleted)
 	case failure.isTrue():
 		return waiting("pods can't be made: %s",
-			failure.fullWhy("the controller reports no reason")).because(ReasonWorkloadNotProgressing, "")
+			failure.reasonAndMessage("the controller reports no reason")).because(ReasonWorkloadNotProgressing, "")
 	case available.isFalse() && isLate:
 		return failed("it is not available and makes no progress: %s",
-			progress.fullWhy("")).because(ReasonWorkloadNotAvailable, "")
+			progress.reasonAndMessage("")).because(ReasonWorkloadNotAvailable, "")
 	case available.isFalse() && progress.isFalse():
 		return waiting("it is not available and makes no progress: %s",
-			progress.fullWhy("the controller reports no reason")).because(ReasonWorkloadNotAvailable, "")
+			progress.reasonAndMessage("the controller reports no reason")).because(ReasonWorkloadNotAvailable, "")
 	case isLate:
-		return failed("it makes no progress: %s", progress.fullWhy("")).because(ReasonWorkloadNotProgressing, "")
+		return failed("it makes no progress: %s", progress.reasonAndMessage("")).because(ReasonWorkloadNotProgressing,
+			"")
 	default:
 		return ready()
 	}
 }
 
-func checkDaemonSetUpstream(o live, _ Related) Verdict {
+func checkDaemonSetUpstream(o liveObject, _ Related) Verdict {
 	if o.text("metadata", "deletionTimestamp") != "" {
 		return waiting(beingDeleted)
 	}
 	return ready()
 }
 
-func checkJobUpstream(o live, _ Related) Verdict {
+func checkJobUpstream(o liveObject, _ Related) Verdict {
 	if failure, isFailed := o.failureOfJob(); isFailed {
 		return failed("%s", failure)
 	}
 	return ready()
 }
 
-func checkDefinitionUpstream(o live, _ Related) Verdict {
+func checkDefinitionUpstream(o liveObject, _ Related) Verdict {
 	if o.condition("Established").isTrue() {
 		return ready()
 	}
@@ -87,10 +88,10 @@ func checkDefinitionUpstream(o live, _ Related) Verdict {
 // checkClusterOperator is the only rule of both standards: a ClusterOperator reports the
 // state of its component to the cluster-version operator. The condition Progressing does
 // not matter.
-func checkClusterOperator(o live, related Related) Verdict {
-	var expected []live
+func checkClusterOperator(o liveObject, related Related) Verdict {
+	var expected []liveObject
 	if related.Manifest != nil {
-		expected = live(related.Manifest.Object).list("status", "versions")
+		expected = liveObject(related.Manifest.Object).list("status", "versions")
 	}
 	available, degraded := o.condition("Available"), o.condition("Degraded")
 	undone := undoneVersions(expected, o.list("status", "versions"))
@@ -101,14 +102,15 @@ func checkClusterOperator(o live, related Related) Verdict {
 		)
 	case !available.isTrue():
 		return waiting("it is not available: %s",
-			available.fullWhy("it has not reported Available=True yet")).because(ReasonNotAvailable, reason.Fail)
+			available.reasonAndMessage("it has not reported Available=True yet")).because(ReasonNotAvailable,
+			reason.Fail)
 	case !degraded.isFalse():
 		effect := reason.FailAfterInterval
 		if related.Installing {
 			effect = reason.Report
 		}
 		return waiting("it is degraded: %s",
-			degraded.fullWhy("it has not reported Degraded=False yet")).because(ReasonDegraded, effect)
+			degraded.reasonAndMessage("it has not reported Degraded=False yet")).because(ReasonDegraded, effect)
 	case len(undone) > 0 && !related.Installing:
 		return waiting("%s", strings.Join(undone, ", ")).because(ReasonUpdating, reason.None)
 	default:
@@ -116,8 +118,8 @@ func checkClusterOperator(o live, related Related) Verdict {
 	}
 }
 
-// undoneVersions returns messages about the versions that are not yet reported as expected.
-func undoneVersions(expected, reported []live) []string {
+// undoneVersions returns messages about the versions that the ClusterOperator does not report as expected yet.
+func undoneVersions(expected, reported []liveObject) []string {
 	var undone []string
 	for _, want := range expected {
 		name, current := want.text("name"), ""

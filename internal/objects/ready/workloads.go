@@ -15,7 +15,7 @@ import (
 // These rules are for workloads. A workload is ready when all of its pods are updated and
 // available.
 
-func checkDeployment(o live, _ Related) Verdict {
+func checkDeployment(o liveObject, _ Related) Verdict {
 	missing := o.missingOfDeployment()
 	switch progress := o.condition("Progressing"); {
 	case o.isUnknownToController():
@@ -32,9 +32,9 @@ func checkDeployment(o live, _ Related) Verdict {
 	}
 }
 
-// missingOfDeployment returns why a Deployment is not rolled out. Available replicas
-// may be old ones, so the old ones have to go first.
-func (o live) missingOfDeployment() string {
+// missingOfDeployment returns the missing part of a rollout; "" if the Deployment is rolled
+// out. Available replicas may be old, so no old replica may remain.
+func (o liveObject) missingOfDeployment() string {
 	want, total := o.wantedReplicas(), o.number(0, "status", "replicas")
 	updated, available := o.number(0, "status", "updatedReplicas"), o.number(0, "status", "availableReplicas")
 	switch {
@@ -50,7 +50,7 @@ func (o live) missingOfDeployment() string {
 	}
 }
 
-func checkReplicaSet(o live, _ Related) Verdict {
+func checkReplicaSet(o liveObject, _ Related) Verdict {
 	missing := missingReplicas(o.wantedReplicas(), o.number(0, "status", "replicas"),
 		o.number(0, "status", "availableReplicas"))
 	switch {
@@ -63,13 +63,13 @@ func checkReplicaSet(o live, _ Related) Verdict {
 	}
 }
 
-func checkStatefulSet(o live, _ Related) Verdict {
+func checkStatefulSet(o liveObject, _ Related) Verdict {
 	if o.isUnknownToController() {
 		return waiting(notSeen)
 	}
 	want, partition := o.wantedReplicas(), o.number(0, "spec", "updateStrategy", "rollingUpdate", "partition")
 	updated, toUpdate := o.number(0, "status", "updatedReplicas"), want-partition
-	isOnDelete := o.text("spec", "updateStrategy", "type") == "OnDelete" // its pods are deleted by others, at any time
+	isOnDelete := o.text("spec", "updateStrategy", "type") == "OnDelete" // other clients delete its pods, at any time
 	switch {
 	case isOnDelete || updated >= toUpdate:
 	case partition > 0:
@@ -84,7 +84,7 @@ func checkStatefulSet(o live, _ Related) Verdict {
 	return ready()
 }
 
-func checkDaemonSet(o live, _ Related) Verdict {
+func checkDaemonSet(o liveObject, _ Related) Verdict {
 	want := o.number(0, "status", "desiredNumberScheduled")
 	updated, available := o.number(0, "status", "updatedNumberScheduled"), o.number(0, "status", "numberAvailable")
 	isOnDelete := o.text("spec", "updateStrategy", "type") == "OnDelete"
@@ -100,7 +100,7 @@ func checkDaemonSet(o live, _ Related) Verdict {
 	}
 }
 
-func checkJob(o live, _ Related) Verdict {
+func checkJob(o liveObject, _ Related) Verdict {
 	if o.condition("Complete").isTrue() {
 		return ready()
 	}
@@ -117,37 +117,36 @@ func checkJob(o live, _ Related) Verdict {
 	return waiting("%s", message)
 }
 
-// HasSucceeded reports whether an object is a complete Job. It stays complete when it
-// is deleted.
+// HasSucceeded reports whether an object is a complete Job, also if it is being deleted.
 func HasSucceeded(object *unstructured.Unstructured) bool {
 	kind := object.GroupVersionKind().GroupKind()
-	return kind == kinds.Job && live(object.Object).condition("Complete").isTrue()
+	return kind == kinds.Job && liveObject(object.Object).condition("Complete").isTrue()
 }
 
-// failureOfJob returns why a Job has failed. FailureTarget is set while its pods still end.
-func (o live) failureOfJob() (string, bool) {
+// failureOfJob returns why a Job has failed. FailureTarget is set while its pods are still ending.
+func (o liveObject) failureOfJob() (string, bool) {
 	for _, kind := range []string{"Failed", "FailureTarget"} {
 		if c := o.condition(kind); c.isTrue() {
-			return c.fullWhy("it has failed"), true
+			return c.reasonAndMessage("it has failed"), true
 		}
 	}
 	return "", false
 }
 
-func checkPod(o live, _ Related) Verdict {
+func checkPod(o liveObject, _ Related) Verdict {
 	itself := condition{reason: o.text("status", "reason"), message: o.text("status", "message")}
 	isReady, phase := o.condition("Ready"), o.text("status", "phase")
 	switch scheduled := o.condition("PodScheduled"); {
 	case phase == "Succeeded":
 		return ready()
 	case phase == "Failed":
-		return failed("it has failed: %s", itself.fullWhy(isReady.why("its containers ended")))
+		return failed("it has failed: %s", itself.reasonAndMessage(isReady.messageOr("its containers ended")))
 	case isReady.isTrue():
 		return ready()
 	case scheduled.isFalse():
 		return waiting("%s", unscheduledMessage(scheduled))
 	default:
-		return waiting("it is not ready: %s", isReady.why("its containers have not started yet"))
+		return waiting("it is not ready: %s", isReady.messageOr("its containers have not started yet"))
 	}
 }
 
@@ -155,16 +154,16 @@ func checkPod(o live, _ Related) Verdict {
 // first one, about preemption, are left out.
 func unscheduledMessage(scheduled condition) string {
 	scheduled.message, _, _ = strings.Cut(scheduled.message, ". ")
-	return "it has no node: " + scheduled.why("the scheduler reports no reason")
+	return "it has no node: " + scheduled.messageOr("the scheduler reports no reason")
 }
 
 // isUnknownToController reports whether the observedGeneration of a workload is behind its
 // generation, or missing: the controllers of workloads always set it.
-func (o live) isUnknownToController() bool {
+func (o liveObject) isUnknownToController() bool {
 	return o.number(0, "status", "observedGeneration") < o.number(0, "metadata", "generation")
 }
 
-func (o live) wantedReplicas() int64 { return o.number(1, "spec", "replicas") }
+func (o liveObject) wantedReplicas() int64 { return o.number(1, "spec", "replicas") }
 
 // missingReplicas returns the difference between the wanted and the existing replicas of any version.
 func missingReplicas(want, total, available int64) string {
@@ -179,9 +178,9 @@ func missingReplicas(want, total, available int64) string {
 }
 
 // withFailure adds why pods can't be created, if the controller reports it: a quota, for example.
-func (o live) withFailure(missing string) string {
+func (o liveObject) withFailure(missing string) string {
 	if failure := o.condition("ReplicaFailure"); failure.isTrue() {
-		return missing + ": " + failure.why("pods can't be made")
+		return missing + ": " + failure.messageOr("pods can't be made")
 	}
 	return missing
 }
@@ -200,8 +199,8 @@ func thereAre(n int64, thing string) string {
 // checkConditions checks a custom resource by the common conditions, as kstatus does. A
 // custom resource without conditions is ready: many never have any.
 func checkConditions(object *unstructured.Unstructured) Verdict {
-	o := live(object.Object)
-	if o.isUnseen() {
+	o := liveObject(object.Object)
+	if o.isBehindGeneration() {
 		return waiting(notSeen)
 	}
 	result, err := status.Compute(object)
@@ -226,24 +225,24 @@ func checkConditions(object *unstructured.Unstructured) Verdict {
 	}
 }
 
-// These rules are for extensions of the API server: it has to know them, and to reach
-// their servers.
+// These rules are for extensions of the API server: it must accept them, and reach their
+// servers.
 
-// checkDefinition checks names, too: a definition with changed names is served under the
-// old names while another definition has the new ones.
-func checkDefinition(o live, _ Related) Verdict {
+// checkDefinition checks NamesAccepted, too: if another definition has the new names of a
+// definition, the API server continues to serve the old names.
+func checkDefinition(o liveObject, _ Related) Verdict {
 	names, established := o.condition("NamesAccepted"), o.condition("Established")
 	switch {
 	case names.isFalse():
-		return waiting("its names are not accepted: %s", names.why("another definition has them"))
+		return waiting("its names are not accepted: %s", names.messageOr("another definition has them"))
 	case !established.isTrue():
-		return waiting("it is not established: %s", established.why("the API server has not seen it yet"))
+		return waiting("it is not established: %s", established.messageOr("the API server has not seen it yet"))
 	default:
 		return ready()
 	}
 }
 
-func checkNamespace(o live, _ Related) Verdict {
+func checkNamespace(o liveObject, _ Related) Verdict {
 	switch phase := o.text("status", "phase"); phase {
 	case "Active":
 		return ready()
@@ -255,18 +254,18 @@ func checkNamespace(o live, _ Related) Verdict {
 }
 
 // checkAPIService checks an APIService with a Service. A local one is always ready.
-func checkAPIService(o live, _ Related) Verdict {
+func checkAPIService(o liveObject, _ Related) Verdict {
 	isLocal := len(kinds.CalledServices(&unstructured.Unstructured{Object: o})) == 0
 	available := o.condition("Available")
 	if isLocal || available.isTrue() {
 		return ready()
 	}
-	return waiting("it is not available: %s", available.why("the API server has not tried it yet"))
+	return waiting("it is not available: %s", available.messageOr("the API server has not tried it yet"))
 }
 
 // checkWebhooks checks the Services of webhooks. Webhooks with a URL are outside of the
 // cluster, and are not checked.
-func checkWebhooks(o live, related Related) Verdict {
+func checkWebhooks(o liveObject, related Related) Verdict {
 	var silent []string
 	for _, service := range kinds.CalledServices(&unstructured.Unstructured{Object: o}) {
 		if !related.Serving[service] {

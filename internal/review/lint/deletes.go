@@ -65,21 +65,21 @@ func checkMisplacedDelete(s *subject, r *reporter) {
 	}
 }
 
-// A keyed is a value within an object, and the path to it.
-type keyed struct {
+// A keyedValue is a value within an object, and its path.
+type keyedValue struct {
 	path  []string
 	value any
 }
 
 // keysNamed finds the values of all keys of a name.
-func keysNamed(name string, value any, path []string) []keyed {
-	var found []keyed
+func keysNamed(name string, value any, path []string) []keyedValue {
+	var found []keyedValue
 	switch value := value.(type) {
 	case map[string]any:
 		for _, key := range sortedKeys(value) {
 			below := append(slices.Clone(path), key)
 			if key == name {
-				found = append(found, keyed{below, value[key]})
+				found = append(found, keyedValue{below, value[key]})
 			}
 			found = append(found, keysNamed(name, value[key], below)...)
 		}

@@ -54,7 +54,7 @@ func (m *manifest) needsItsPods() bool {
 // where an update creates the object; nil otherwise.
 func (s *subject) laterThan(m *manifest, reference references.Reference) (*manifest, payload.Filter) {
 	id := reference.To
-	if s.isMade(id) || references.IsBuiltIn(id) || s.isKnownObject(id) {
+	if s.isCreatedByController(id) || references.IsBuiltIn(id) || s.isKnownObject(id) {
 		return nil, payload.Filter{}
 	}
 	var inTime, later []*manifest
@@ -72,7 +72,7 @@ func (s *subject) laterThan(m *manifest, reference references.Reference) (*manif
 			return old.isTombstone
 		})...)
 	}
-	if len(later) == 0 || s.makers().ofRights(id, "create") != "" {
+	if len(later) == 0 || s.creators().roleAllowing(id, "create") != "" {
 		return nil, payload.Filter{}
 	}
 	if len(inTime) == 0 {

@@ -28,18 +28,18 @@ func referenceRules() []Rule {
 	}
 }
 
-// A missing is a reference to an object that the payload does not have.
-type missing struct {
+// A missingReference is a reference to an object that the payload does not have.
+type missingReference struct {
 	by *manifest
 	references.Reference
-	maker string // the creator; "" if there is none
+	creator string // who may create the object, as the end of a sentence; "" if nobody
 }
 
-// findMissing returns the references to objects that are neither in the payload nor in every cluster. Objects of the
-// previous payload are left out: other rules report that they are dropped, renamed or deleted.
-func (s *subject) findMissing() []missing {
-	makers := s.makers()
-	var found []missing
+// findMissingReferences returns the references to objects that are neither in the payload nor in every cluster. Objects
+// of the previous payload are left out: other rules report dropped, renamed and deleted objects.
+func (s *subject) findMissingReferences() []missingReference {
+	creators := s.creators()
+	var found []missingReference
 	for _, m := range s.normal {
 		for _, reference := range m.references {
 			id := reference.To
@@ -48,23 +48,23 @@ func (s *subject) findMissing() []missing {
 				id.Namespace == "" && kinds.ScopeOf(id.GroupKind()) == kinds.Namespaced {
 				continue
 			}
-			maker := cmp.Or(makers.of(id), s.whileMissing(m, reference))
+			creator := cmp.Or(creators.creatorOf(id), s.effectOfMissing(m, reference))
 			switch {
-			case m.kind.Kind == "Ingress" && s.graph.Makers[id] == m:
-				maker = "cert-manager makes it, as an annotation requests"
-			case s.isMade(id):
+			case m.kind.Kind == "Ingress" && s.graph.Creators[id] == m:
+				creator = "cert-manager makes it, as an annotation requests"
+			case s.isCreatedByController(id):
 				continue
 			}
-			found = append(found, missing{m, reference, maker})
+			found = append(found, missingReference{m, reference, creator})
 		}
 	}
 	return found
 }
 
-// isMade reports whether a controller creates an object because of a manifest.
-func (s *subject) isMade(id kinds.ID) bool {
-	_, isMade := s.graph.Makers[id]
-	return isMade
+// isCreatedByController reports whether a controller creates an object for a manifest.
+func (s *subject) isCreatedByController(id kinds.ID) bool {
+	_, isCreated := s.graph.Creators[id]
+	return isCreated
 }
 
 // isKnownObject reports whether others create an object, according to the configuration.
@@ -72,9 +72,9 @@ func (s *subject) isKnownObject(id kinds.ID) bool {
 	return slices.Contains(s.config.Known.Objects, id.String())
 }
 
-// whileMissing returns how an object of the payload works without one that it refers to, as the end of a sentence; ""
-// if it does not, or another object of the payload is probably meant.
-func (s *subject) whileMissing(m *manifest, reference references.Reference) string {
+// effectOfMissing returns the limitation of an object of the payload while a referenced object does not exist, as the
+// end of a sentence. It returns "" if the object does not work, or the name is probably a misspelling.
+func (s *subject) effectOfMissing(m *manifest, reference references.Reference) string {
 	id := reference.To
 	var names []string
 	for _, other := range s.byKind[id.GroupKind()] {
@@ -114,8 +114,8 @@ func (s *subject) hadPreviously(id kinds.ID) bool {
 }
 
 func checkMissingReference(s *subject, r *reporter) {
-	for _, gap := range s.missing() {
-		if gap.maker == "" {
+	for _, gap := range s.missingReferences() {
+		if gap.creator == "" {
 			r.field(gap.by, gap.Path,
 				"%s refers to %s, which nothing in the payload makes: correct the name, add it, or list it as known "+
 					"in the configuration", gap.Field(), gap.To)
@@ -124,18 +124,18 @@ func checkMissingReference(s *subject, r *reporter) {
 }
 
 func checkForeignReference(s *subject, r *reporter) {
-	for _, gap := range s.missing() {
-		if gap.maker != "" {
+	for _, gap := range s.missingReferences() {
+		if gap.creator != "" {
 			r.field(gap.by, gap.Path, "%s refers to %s, which is not in the payload: %s", gap.Field(), gap.To,
-				gap.maker)
+				gap.creator)
 		}
 	}
 }
 
-// checkMissingKey looks for keys of ConfigMaps and Secrets of the payload that they do not have. They may get keys from
-// others only if something may write them.
+// checkMissingKey looks for references to keys that a ConfigMap or a Secret of the payload does not have. If a program
+// of the payload may write the object, the program may add the key.
 func checkMissingKey(s *subject, r *reporter) {
-	makers := s.makers()
+	creators := s.creators()
 	for _, m := range s.normal {
 		for _, reference := range m.references {
 			for _, key := range reference.Keys {
@@ -145,7 +145,7 @@ func checkMissingKey(s *subject, r *reporter) {
 				if len(manifests) > 0 && !slices.ContainsFunc(manifests, func(other *manifest) bool {
 					return other.hasKey(key)
 				}) &&
-					makers.ofRights(reference.To, "update", "patch") == "" {
+					creators.roleAllowing(reference.To, "update", "patch") == "" {
 					r.field(m, reference.Path, "%s refers to the key %s of %s (%s:%d), which does not have it",
 						reference.Field(), key, reference.To, manifests[0].Path, manifests[0].Line)
 				}
@@ -165,67 +165,71 @@ func (m *manifest) hasKey(key string) bool {
 	return false
 }
 
-// makers knows who may make objects that are not in the payload.
-type makers struct {
+// A creatorFinder finds the programs that may create objects that are not in the payload.
+type creatorFinder struct {
 	*subject
 	roles []*manifest
 }
 
-func (s *subject) newMakers() makers {
-	found := makers{subject: s}
+func (s *subject) newCreatorFinder() creatorFinder {
+	finder := creatorFinder{subject: s}
 	for _, m := range s.normal {
 		if m.isRole() || m.isBinding() {
-			found.roles = append(found.roles, m)
+			finder.roles = append(finder.roles, m)
 		}
 	}
-	return found
+	return finder
 }
 
-// of returns who may create an object, as the end of a sentence: others, if the object is not in a namespace or of a
-// kind of this payload, or a program of the payload that has the right.
-func (k makers) of(id kinds.ID) string {
+// creatorOf returns who may create an object, as the end of a sentence: others, if the payload has neither the
+// namespace nor the cluster-scoped kind, or a program of the payload that has the right.
+func (f creatorFinder) creatorOf(id kinds.ID) string {
 	namespace := kinds.NewID(kinds.Namespace, "", id.Namespace)
 	switch {
 	case id.Namespace != "" &&
-		!slices.ContainsFunc(k.byID[namespace], func(m *manifest) bool { return !m.isTombstone }):
+		!slices.ContainsFunc(f.byID[namespace], func(m *manifest) bool { return !m.isTombstone }):
 		return "others make it in the namespace " + id.Namespace
-	case id.Namespace == "" && len(k.byKind[id.GroupKind()]) == 0:
+	case id.Namespace == "" && len(f.byKind[id.GroupKind()]) == 0:
 		return fmt.Sprintf("others make each %s of the cluster", id.Kind)
 	default:
-		return cmp.Or(k.ofRights(id, "create"), k.ofSecrets(id))
+		return cmp.Or(f.roleAllowing(id, "create"), f.secretCreator(id))
 	}
 }
 
-// copying are the beginnings of annotations by which a controller copies a Secret or a ConfigMap into other namespaces.
-var copying = []string{"replicator.v1.mittwald.de/replicate-to", "reflector.v1.k8s.emberstack.com/reflection-auto-",
+// copyAnnotations are the prefixes of annotations for which a controller copies a Secret or a ConfigMap into other
+// namespaces.
+var copyAnnotations = []string{"replicator.v1.mittwald.de/replicate-to",
+	"reflector.v1.k8s.emberstack.com/reflection-auto-",
 	"kubed.appscode.com/sync"}
 
-// ofSecrets returns who else may create a Secret, besides programs with the right by a role of the payload: a
-// controller that copies a Secret of the same name, or that creates Secrets for a custom resource. The Prometheus
-// operator creates Secrets for itself only.
-func (k makers) ofSecrets(id kinds.ID) string {
+// secretCreator returns the controller that may create a Secret without a right from the payload: a controller that
+// copies a Secret of the same name, or that creates Secrets for a custom resource. The Prometheus operator creates
+// Secrets only for itself.
+func (f creatorFinder) secretCreator(id kinds.ID) string {
 	if id.GroupKind() != kinds.Secret {
 		return ""
 	}
-	for _, m := range slices.Concat(k.byKind[kinds.Secret], k.inside[id.Namespace]) {
+	for _, m := range slices.Concat(f.byKind[kinds.Secret], f.inside[id.Namespace]) {
 		isCopied := m.id.Name == id.Name && slices.ContainsFunc(sortedKeys(m.annotations), func(key string) bool {
-			return slices.ContainsFunc(copying, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+			return slices.ContainsFunc(copyAnnotations, func(prefix string) bool {
+				return strings.HasPrefix(key, prefix)
+			})
 		})
 		isForeign := !m.isTombstone && strings.Contains(m.kind.Group, ".") &&
 			!kinds.Scheme().IsGroupRegistered(m.kind.Group)
 		switch {
 		case isCopied:
 			return fmt.Sprintf("an annotation has a controller copy %s (%s:%d)", m.id, m.Path, m.Line)
-		case isForeign && len(k.defines[m.groupKind()]) == 0 && m.kind.Group != "monitoring.coreos.com":
+		case isForeign && len(f.defines[m.groupKind()]) == 0 && m.kind.Group != "monitoring.coreos.com":
 			return fmt.Sprintf("the controller of %s (%s:%d) may make it", m.id, m.Path, m.Line)
 		}
 	}
 	return ""
 }
 
-// ofRights returns which role gives a right to write an object; "" if none does.
-func (k makers) ofRights(id kinds.ID, verbs ...string) string {
-	for _, m := range k.roles {
+// roleAllowing returns the first role that gives a right to write an object; "" if there is none.
+func (f creatorFinder) roleAllowing(id kinds.ID, verbs ...string) string {
+	for _, m := range f.roles {
 		if m.id.Namespace != "" && m.id.Namespace != id.Namespace {
 			continue
 		}
@@ -237,7 +241,7 @@ func (k makers) ofRights(id kinds.ID, verbs ...string) string {
 	return ""
 }
 
-// allows reports whether a role gives one of some rights to objects of a kind.
+// allows reports whether a role gives one of the verbs for objects of a kind.
 func (m *manifest) allows(kind schema.GroupKind, verbs []string) bool {
 	resource, _ := meta.UnsafeGuessKindToResource(kind.WithVersion("v1"))
 	rules, _ := m.get("rules").([]any)

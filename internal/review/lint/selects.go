@@ -114,10 +114,10 @@ func (s *subject) selected(m *manifest) (found []podSet, selector labels.Selecto
 // payload's, a program of the payload may create workloads in it, or it has custom resources, for which a controller
 // may create pods.
 func (s *subject) othersMakePods(namespace string) bool {
-	makers := s.makers()
+	creators := s.creators()
 	for _, kind := range []schema.GroupKind{kinds.Pod, kinds.Deployment,
 		kinds.DaemonSet, kinds.StatefulSet} {
-		if makers.of(kinds.NewID(kind, namespace, "")) != "" {
+		if creators.creatorOf(kinds.NewID(kind, namespace, "")) != "" {
 			return true
 		}
 	}

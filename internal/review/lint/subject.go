@@ -167,24 +167,24 @@ func (x *index) namespaces(name string) []*manifest {
 // A subject is the linted payload, with its context.
 type subject struct {
 	*index
-	ctx       context.Context
-	problems  []payload.Problem
-	previous  *index // nil if there is none
-	config    Config
-	change    *ComponentChange // see Input
-	rehearsal *Rehearsal       // nil if there was none
-	schemas   *schemaChecker
-	outages   *outageFinder
-	update    *plan.Plan // from the previous payload; nil if there is none
-	overlaps  map[[2]string]overlap
-	bindings  map[kinds.ID][]*manifest     // see bindingsOf
-	graph     *references.Graph[*manifest] // of this payload
-	refusals  func() map[*payload.Manifest][]fields.Refusal
-	implied   func() *graph.Graph // of an update, with the dependencies that objects imply
-	makers    func() makers
-	missing   func() []missing           // see findMissing
-	pods      func() map[string][]podSet // see findPods
-	profiles  bool                       // whether any manifest names a cluster profile
+	ctx               context.Context
+	problems          []payload.Problem
+	previous          *index // nil if there is none
+	config            Config
+	change            *ComponentChange // see Input
+	rehearsal         *Rehearsal       // nil if there was none
+	schemas           *schemaChecker
+	outages           *outageFinder
+	update            *plan.Plan // from the previous payload; nil if there is none
+	overlaps          map[[2]string]overlap
+	bindings          map[kinds.ID][]*manifest     // see bindingsOf
+	graph             *references.Graph[*manifest] // of this payload
+	refusals          func() map[*payload.Manifest][]fields.Refusal
+	implied           func() *graph.Graph // of an update, with the dependencies that objects imply
+	creators          func() creatorFinder
+	missingReferences func() []missingReference  // see findMissingReferences
+	pods              func() map[string][]podSet // see findPods
+	profiles          bool                       // whether any manifest names a cluster profile
 }
 
 // An overlap is a cluster that two sets of annotations have in common, if there is one.
@@ -207,11 +207,11 @@ func newSubject(ctx context.Context, input Input) *subject {
 	s.implied = sync.OnceValue(func() *graph.Graph {
 		return graph.Build(s.Manifests, graph.Options{Mode: graph.Update, Implied: true})
 	})
-	s.makers = sync.OnceValue(func() makers { return s.newMakers() })
+	s.creators = sync.OnceValue(func() creatorFinder { return s.newCreatorFinder() })
 	s.refusals = sync.OnceValue(func() map[*payload.Manifest][]fields.Refusal {
 		return refusals.Find(ctx, slices.Concat(s.Manifests, s.Tests), s.problems)
 	})
-	s.missing, s.pods = sync.OnceValue(func() []missing { return s.findMissing() }),
+	s.missingReferences, s.pods = sync.OnceValue(func() []missingReference { return s.findMissingReferences() }),
 		sync.OnceValue(func() map[string][]podSet { return s.findPods() })
 	s.schemas, s.outages = newSchemaChecker(s), &outageFinder{subject: s}
 	s.profiles = slices.ContainsFunc(s.manifests, (*manifest).hasProfile)

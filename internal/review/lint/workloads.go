@@ -39,27 +39,27 @@ func checkAccountDeleted(s *subject, r *reporter) {
 // checkRBACDeletedFirst looks for tombstones of accounts, roles and bindings that come before the tombstones of the
 // workloads that need them.
 func checkRBACDeletedFirst(s *subject, r *reporter) {
-	var allowing []*manifest
+	var grants []*manifest
 	for _, t := range s.tombstones {
 		if t.groupKind() == kinds.ServiceAccount || t.isBinding() || t.isRole() {
-			allowing = append(allowing, t)
+			grants = append(grants, t)
 		}
 	}
-	if len(allowing) == 0 {
+	if len(grants) == 0 {
 		return
 	}
 	deleted := s.deletedWorkloads()
-	for _, t := range allowing {
-		reported := false
+	for _, t := range grants {
+		isReported := false
 		for _, allowed := range s.allowedBy(t) {
 			for _, w := range deleted[allowed] {
-				if reported = s.shareCluster(t, w.last) && before(t, w.last); reported {
+				if isReported = s.shareCluster(t, w.last) && before(t, w.last); isReported {
 					r.at(t, "%s needs it, and is only deleted later, by %s:%d: delete that first", w.id, w.last.Path,
 						w.last.Line)
 					break
 				}
 			}
-			if reported {
+			if isReported {
 				break
 			}
 		}

@@ -75,12 +75,12 @@ func (p Report) arcs() (objects []kinds.ID, arcs []arc) {
 }
 
 // marked returns the objects that are missing or deleted, which pictures mark.
-func (p Report) marked() map[kinds.ID]bool {
-	marked := map[kinds.ID]bool{}
+func (p Report) absentObjects() map[kinds.ID]bool {
+	absent := map[kinds.ID]bool{}
 	for _, r := range p.References {
-		marked[r.To] = marked[r.To] || r.Presence == Missing || r.Presence == Deleted
+		absent[r.To] = absent[r.To] || r.Presence == Missing || r.Presence == Deleted
 	}
-	return marked
+	return absent
 }
 
 // DOT writes a picture for Graphviz. Arcs to created objects are dashed; missing and deleted objects are red.
@@ -91,10 +91,10 @@ func (p Report) DOT(out io.Writer) error {
 	quote := func(id kinds.ID) string {
 		return `"` + strings.NewReplacer(`"`, "", `\`, `\\`).Replace(id.String()) + `"`
 	}
-	marked := p.marked()
+	absent := p.absentObjects()
 	for i, id := range objects {
 		style := ""
-		if marked[id] {
+		if absent[id] {
 			style = " color=\"red\""
 		}
 		fmt.Fprintf(w, "  %d [ label=%s shape=\"box\"%s ];\n", i, quote(id), style)
@@ -115,10 +115,10 @@ func (p Report) Mermaid(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	fmt.Fprint(w, "flowchart LR\n")
 	objects, arcs := p.arcs()
-	marked := p.marked()
+	absent := p.absentObjects()
 	for i, id := range objects {
 		class := ""
-		if marked[id] {
+		if absent[id] {
 			class = ":::missing"
 		}
 		text := strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;").Replace(id.String())

@@ -72,7 +72,7 @@ func Of(release *payload.Payload) Report {
 				By: m.ID(), File: m.Path, Line: m.Line, Field: reference.Field(), To: reference.To, Presence: Missing,
 				NotNeeded: reference.Consequence == references.Harmless,
 			}
-			switch maker, isMade := graph.Makers[r.To]; {
+			switch maker, isMade := graph.Creators[r.To]; {
 			case inRelease[r.To]:
 				r.Presence = InRelease
 			case isMade:
@@ -86,7 +86,7 @@ func Of(release *payload.Payload) Report {
 			report.References = append(report.References, r)
 		}
 	}
-	for made, maker := range graph.Makers {
+	for made, maker := range graph.Creators {
 		report.Makes = append(report.Makes, Making{made, maker.ID()})
 	}
 	slices.SortFunc(report.Makes, func(a, b Making) int {

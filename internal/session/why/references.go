@@ -26,7 +26,7 @@ const mostReferences = 10
 func (g *gatherer) unmet(ctx context.Context, live *unstructured.Unstructured) (unmet []Need) {
 	seen := map[kinds.ID]bool{}
 	unread := map[schema.GroupKind]bool{} // kinds with an unreadable object: the others can't be read either
-	for _, reference := range g.definitions(ctx, live).Of(live) {
+	for _, reference := range g.definitions(ctx, live).References(live) {
 		id := reference.To
 		isOut := seen[id] || unread[id.GroupKind()] || reference.Consequence == references.Harmless ||
 			references.IsBuiltIn(id)

@@ -30,28 +30,31 @@ func IsBuiltIn(id kinds.ID) bool {
 	}
 }
 
-// servingCert are the annotations of a Service for which a controller creates a Secret with a certificate.
-var servingCert = []string{"service.beta.openshift.io/serving-cert-secret-name",
+// servingCertAnnotations are the annotations of a Service with the name of a Secret, which a controller creates with a
+// certificate.
+var servingCertAnnotations = []string{"service.beta.openshift.io/serving-cert-secret-name",
 	"service.alpha.openshift.io/serving-cert-secret-name"}
 
-// issuing are the annotations for which cert-manager creates the Secrets that an Ingress or a Gateway names.
-var issuing = []string{"cert-manager.io/issuer", "cert-manager.io/cluster-issuer", "certmanager.k8s.io/issuer",
+// issuerAnnotations are the annotations of an Ingress or a Gateway for which cert-manager creates the named Secrets.
+var issuerAnnotations = []string{"cert-manager.io/issuer", "cert-manager.io/cluster-issuer",
+	"certmanager.k8s.io/issuer",
 	"certmanager.k8s.io/cluster-issuer"}
 
-// issued are the fields with the names of these Secrets.
-var issued = map[schema.GroupKind]rule{
+// issuedSecretFields are the fields with the names of these Secrets.
+var issuedSecretFields = map[schema.GroupKind]rule{
 	kinds.Ingress: {path: "spec.tls.secretName", to: kinds.Secret},
 	kinds.Gateway: {path: "spec.listeners.tls.certificateRefs.name", to: kinds.Secret},
 }
 
-// isIssued reports whether cert-manager creates the Secrets that an object with some annotations names.
+// isIssued reports whether an object has annotations for which cert-manager creates Secrets.
 func isIssued(annotations map[string]string) bool {
 	return annotations["kubernetes.io/tls-acme"] == "true" ||
-		slices.ContainsFunc(issuing, func(key string) bool { return annotations[key] != "" })
+		slices.ContainsFunc(issuerAnnotations, func(key string) bool { return annotations[key] != "" })
 }
 
-// makers are the fields of custom resources with the names of the objects that well-known controllers create for them.
-var makers = map[schema.GroupKind]rule{
+// creatingKinds are custom resources for which well-known controllers create an object, with the field that has its
+// name.
+var creatingKinds = map[schema.GroupKind]rule{
 	{Group: "cert-manager.io", Kind: "Certificate"}:        {path: "spec.secretName", to: kinds.Secret},
 	{Group: "external-secrets.io", Kind: "ExternalSecret"}: {path: "spec.target.name", to: kinds.Secret},
 	{Group: "bitnami.com", Kind: "SealedSecret"}:           {path: "metadata.name", to: kinds.Secret},
@@ -62,31 +65,31 @@ var makers = map[schema.GroupKind]rule{
 	},
 }
 
-// Made returns the objects that a controller makes of an object: by the custom resources and annotations of well-known
-// ones, and by what definitions declare.
-func (d Definitions) Made(object *unstructured.Unstructured) []kinds.ID {
-	var made []kinds.ID
-	for _, key := range servingCert {
+// CreatedFor returns the objects that controllers create for an object: well-known controllers for their custom
+// resources and annotations, and others as the definitions declare.
+func (d Definitions) CreatedFor(object *unstructured.Unstructured) []kinds.ID {
+	var created []kinds.ID
+	for _, key := range servingCertAnnotations {
 		if name := object.GetAnnotations()[key]; name != "" {
-			made = append(made, kinds.NewID(kinds.Secret, object.GetNamespace(), name))
+			created = append(created, kinds.NewID(kinds.Secret, object.GetNamespace(), name))
 		}
 	}
 	kind := object.GroupVersionKind().GroupKind()
-	rules := slices.Clip(d[kind].makes)
-	if maker, isKnown := makers[kind]; isKnown {
+	rules := slices.Clip(d[kind].creates)
+	if creation, isKnown := creatingKinds[kind]; isKnown {
 		if target, _, _ := unstructured.NestedString(object.Object, "spec", "target",
 			"name"); kind.Kind == "ExternalSecret" && target == "" {
-			maker.path = "metadata.name" // the default
+			creation.path = "metadata.name" // the default
 		}
-		rules = append(rules, maker)
+		rules = append(rules, creation)
 	}
-	if certificate, isKnown := issued[kind]; isKnown && isIssued(object.GetAnnotations()) {
+	if certificate, isKnown := issuedSecretFields[kind]; isKnown && isIssued(object.GetAnnotations()) {
 		rules = append(rules, certificate)
 	}
 	f := &finder{definitions: d, object: object}
 	f.findAll(nil, rules)
 	for _, reference := range f.found {
-		made = append(made, reference.To)
+		created = append(created, reference.To)
 	}
-	return made
+	return created
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A PodProblem is why a workload's pods do not become ready.
+// A PodProblem prevents pods of a workload from becoming ready.
 type PodProblem struct {
 	Object    string // "Pod namespace/name", or the owner that can't create pods: "ReplicaSet namespace/name"
-	Container string // of the pod, if the problem is about a container
+	Container string // the container of the pod with the problem; "" if the whole pod has it
 	Message   string // in one line and lower case, as in a Verdict
 
 	// WantsLog is true if the container's log has more details: the log of the previous
@@ -23,34 +23,34 @@ type PodProblem struct {
 	WantsLog, Previous bool
 }
 
-// maxTroubles bounds the problems of a workload. More rarely have different causes.
-const maxTroubles = 4
+// maxProblems limits the problems of a workload. Further problems rarely have another cause.
+const maxProblems = 4
 
-// PodProblems returns why pods of one namespace do not become ready, the most important first. The
-// events are those of these pods, of their claims, and of their owner, a ReplicaSet or a Job: a
-// quota prevents pods from being created. Pods with the same problem are reported once.
+// PodProblems returns the problems of pods in one namespace, the most important first. The events
+// are about these pods, their claims and their owner, a ReplicaSet or a Job, whose pods a quota may
+// refuse. Pods with the same problem are reported once.
 //
 // The messages contain no values of environment variables.
 func PodProblems(pods []corev1.Pod, events []corev1.Event, on Dependencies) []PodProblem {
 	newest := newestEvents(events)
-	found, isReported := on.troublesOfNodes(pods)
-	found = slices.Concat(found, on.troublesOfClaims(newest), on.troublesOfSecrets(pods), troublesOfOwners(newest))
+	found, isReported := on.problemsOfNodes(pods)
+	found = slices.Concat(found, on.problemsOfClaims(newest), on.problemsOfSecrets(pods), problemsOfOwners(newest))
 	for i := range pods {
-		ofPod := troublesOfPod(&pods[i], newest)
+		podProblems := problemsOfPod(&pods[i], newest)
 		if isReported[pods[i].Name] {
 			continue
 		}
-		for j := range ofPod {
-			if ofPod[j].rank == unscheduled {
-				unfit := printable.Line(on.unfit(&pods[i]))
-				ofPod[j].Message, ofPod[j].alike = ofPod[j].Message+unfit, ofPod[j].alike+unfit
+		for j := range podProblems {
+			if podProblems[j].rank == unscheduled {
+				unfit := printable.Line(on.unschedulableNodes(&pods[i]))
+				podProblems[j].Message, podProblems[j].alike = podProblems[j].Message+unfit, podProblems[j].alike+unfit
 			}
 		}
-		found = append(found, ofPod...)
+		found = append(found, podProblems...)
 	}
 	found = group(found)
-	if len(found) > maxTroubles {
-		found = found[:maxTroubles]
+	if len(found) > maxProblems {
+		found = found[:maxProblems]
 	}
 	problems := make([]PodProblem, len(found))
 	for i, f := range found {
@@ -63,7 +63,7 @@ func PodProblems(pods []corev1.Pod, events []corev1.Event, on Dependencies) []Po
 	return problems
 }
 
-// A rank is the importance of a trouble: lower ranks come first.
+// A rank is the importance of a problem: lower ranks come first.
 type rank int
 
 const (
@@ -73,25 +73,25 @@ const (
 	uncreated               // no pod can be created
 	unscheduled             // the pod can't be scheduled
 	unready                 // a container runs, and is not ready
-	slow                    // it may only need more time
-	past                    // another pod has taken its place
+	slow                    // the pod may only need more time
+	past                    // another pod replaces the failed one
 )
 
-// A finding is a trouble of one pod, before grouping.
-type finding struct {
+// A rankedProblem is a problem of one pod, before grouping.
+type rankedProblem struct {
 	PodProblem
 	rank  rank
-	alike string // the grouping key: equal for the same trouble of other pods
+	alike string // the grouping key: equal for the same problem of other pods
 	pods  int
 }
 
-// group groups findings with the same key, and orders them. The first by name represents
-// its group.
-func group(all []finding) []finding {
-	slices.SortStableFunc(all, func(a, b finding) int {
+// group groups problems with the same key, and orders them. The first object by name represents
+// the group.
+func group(all []rankedProblem) []rankedProblem {
+	slices.SortStableFunc(all, func(a, b rankedProblem) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), strings.Compare(a.Object, b.Object))
 	})
-	var groups []finding
+	var groups []rankedProblem
 	values := map[string]int{}
 	for _, f := range all {
 		key := fmt.Sprint(f.rank, "\n", f.Container, "\n", f.alike)
@@ -103,7 +103,7 @@ func group(all []finding) []finding {
 		values[key] = len(groups)
 		groups = append(groups, f)
 	}
-	slices.SortStableFunc(groups, func(a, b finding) int {
+	slices.SortStableFunc(groups, func(a, b rankedProblem) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.pods, a.pods))
 	})
 	return groups
@@ -126,8 +126,8 @@ func newestEvents(events []corev1.Event) map[eventKey]*corev1.Event {
 	return newest
 }
 
-// timeOf returns when an event was last observed. Old and new clients use different
-// fields for it.
+// timeOf returns the time of the last observation of an event, for which old and new clients use
+// different fields.
 func timeOf(event *corev1.Event) time.Time {
 	times := []time.Time{event.EventTime.Time, event.LastTimestamp.Time, event.FirstTimestamp.Time,
 		event.CreationTimestamp.Time}
@@ -137,23 +137,23 @@ func timeOf(event *corev1.Event) time.Time {
 	return slices.MaxFunc(times, time.Time.Compare)
 }
 
-// troublesOfOwners returns findings about owners that can't create pods: because of a quota,
+// problemsOfOwners returns the problems of owners that can't create pods: because of a quota,
 // a LimitRange, a webhook, pod security, or a missing ServiceAccount.
-func troublesOfOwners(newest map[eventKey]*corev1.Event) []finding {
-	var found []finding
+func problemsOfOwners(newest map[eventKey]*corev1.Event) []rankedProblem {
+	var found []rankedProblem
 	for about, event := range newest {
 		if about.reason != "FailedCreate" {
 			continue
 		}
-		made := about
-		made.reason = "SuccessfulCreate"
-		if success := newest[made]; success != nil && timeOf(event).Before(timeOf(success)) {
-			continue // it succeeded after that
+		creation := about
+		creation.reason = "SuccessfulCreate"
+		if success := newest[creation]; success != nil && timeOf(event).Before(timeOf(success)) {
+			continue // the owner has created a pod since
 		}
 		message := "can't make pods: " +
 			sentence(strings.TrimPrefix(strings.TrimPrefix(event.Message, "(combined from similar events): "),
 				"Error creating: "))
-		found = append(found, finding{
+		found = append(found, rankedProblem{
 			PodProblem: PodProblem{
 				Object:  fmt.Sprintf("%s %s/%s", about.kind, about.namespace, about.name),
 				Message: sentence(message),

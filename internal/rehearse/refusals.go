@@ -14,73 +14,73 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// refusalsOf returns why the API server refuses an object: one refusal for each field. Before is the manifest of the
-// release that was installed; nil if it has none.
+// refusalsOf returns the refusals of an object by the API server, one for each field. Before is the manifest of the
+// object in the installed release; nil if there is none.
 func refusalsOf(before, m *payload.Manifest, failure *object.Failure) []fields.Refusal {
 	text := printable.Line(strings.TrimPrefix(failure.Err.Error(), failure.ID.String()+": "))
-	if found := causesOf(m, failure); len(found) > 0 {
-		return found
+	if refusals := causesOf(m, failure); len(refusals) > 0 {
+		return refusals
 	}
-	if found := immutablesOf(before, m, text); len(found) > 0 {
-		return found
+	if refusals := immutablesOf(before, m, text); len(refusals) > 0 {
+		return refusals
 	}
 	if path := fieldIn(m, text); path != nil {
 		return []fields.Refusal{{Path: path, Message: text}}
 	}
-	var found []fields.Refusal
+	var refusals []fields.Refusal
 	for _, misfit := range m.Misfits() {
-		found = append(found, fields.Refusal{
+		refusals = append(refusals, fields.Refusal{
 			Path:    misfit.Path,
 			Message: strings.Join(misfit.Path, ".") + ": " + text,
 		})
 	}
-	if len(found) == 0 {
-		found = append(found, fields.Refusal{Message: text})
+	if len(refusals) == 0 {
+		refusals = append(refusals, fields.Refusal{Message: text})
 	}
-	return found
+	return refusals
 }
 
-// causesOf returns the refusals of an error that names fields. Those of a Secret may quote its values.
-func causesOf(m *payload.Manifest, failure *object.Failure) (found []fields.Refusal) {
+// causesOf returns the refusals of an error that names fields; none for a Secret, whose causes may quote values.
+func causesOf(m *payload.Manifest, failure *object.Failure) (refusals []fields.Refusal) {
 	var status apierrors.APIStatus
 	if !errors.As(failure.Err, &status) || status.Status().Details == nil || fields.HoldsSecrets(m.Object().Object) {
 		return nil
 	}
 	for _, cause := range status.Status().Details.Causes {
 		if cause.Field != "" && !strings.HasPrefix(cause.Field, "<") {
-			found = append(found, fields.Refusal{
+			refusals = append(refusals, fields.Refusal{
 				Path:    crd.FieldKeys(m.Object().Object, cause.Field),
 				Message: cause.Field + ": " + printable.Line(cause.Message),
 			})
 		}
 	}
-	return found
+	return refusals
 }
 
-// immutablesOf returns the refusals of changed fields that can't be changed: the API server often names the whole spec
-// only.
-func immutablesOf(before, m *payload.Manifest, text string) (found []fields.Refusal) {
+// immutablesOf returns the refusals of changed immutable fields. The error of the API server often names only the whole
+// spec.
+func immutablesOf(before, m *payload.Manifest, text string) (refusals []fields.Refusal) {
 	if before == nil || before == m {
 		return nil
 	}
 	oldObject, newObject := before.Object().Object, m.Object().Object
 	for _, change := range fields.Immutable(oldObject, newObject, fields.Diff(oldObject, newObject)) {
-		found = append(found, fields.Refusal{
+		refusals = append(refusals, fields.Refusal{
 			Path:    change.Path.Keys(),
 			Message: change.Path.String() + ": " + text,
 		})
 	}
-	return found
+	return refusals
 }
 
-// namedField matches a field that the API server names in a text, as in: .spec.replicas: expected numeric
+// namedField matches the name of a field in an error of the API server, as in: .spec.replicas: expected numeric
 var namedField = regexp.MustCompile(`(?:^|[ "])(\.[a-z][^ ]*?)(?::|,| of it|$)`)
 
-// fieldIn returns the field that a text of the API server is about; nil if it names none.
+// fieldIn returns the field that a text of the API server names; nil if there is none.
 func fieldIn(m *payload.Manifest, text string) []string {
-	found := namedField.FindStringSubmatch(text)
-	if found == nil {
+	match := namedField.FindStringSubmatch(text)
+	if match == nil {
 		return nil
 	}
-	return fields.KeysAt(m.Object().Object, found[1])
+	return fields.KeysAt(m.Object().Object, match[1])
 }

@@ -1,4 +1,5 @@
-package ready_test
+// Package servertest checks the rules of package ready on a control plane. The tests of ready itself need none.
+package servertest
 
 import (
 	"context"
@@ -26,8 +27,6 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
-
-// These tests check that a real control plane writes the fields that the rules read.
 
 var cluster = sandboxtest.New(sandbox.Options{})
 
@@ -69,7 +68,7 @@ func annotation(name, value string) string {
 	return fmt.Sprintf("sandbox.runlevel.dev/%s: %q", name, value)
 }
 
-func TestVerdictsOfARollout(t *testing.T) {
+func TestServerVerdictsOfARollout(t *testing.T) {
 	late := annotation("start-after", "1s")
 	tests := map[string]struct {
 		resource schema.GroupVersionResource
@@ -130,7 +129,7 @@ func TestVerdictsOfARollout(t *testing.T) {
 				t.Fatal(err)
 			}
 			if verdict := ready.Check(changed, ready.Full, ready.Related{}); verdict.State != ready.Waiting {
-				t.Errorf("just after the change: got verdict %+v", verdict)
+				t.Errorf("just after the change: got verdict %+v, want the state %s", verdict, ready.Waiting)
 			}
 			awaitVerdict(t, client, "web", is(ready.Ready), nil)
 		})
@@ -144,7 +143,7 @@ func job(annotations ...string) string {
 		"}}\n    spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/web}]}\n"
 }
 
-func TestVerdictsOfFailingWorkloads(t *testing.T) {
+func TestServerVerdictsOfFailingWorkloads(t *testing.T) {
 	deployment := workloadOf("apps/v1", "Deployment", annotation("pod", "hang"))
 	tests := map[string]struct {
 		resource schema.GroupVersionResource
@@ -180,13 +179,13 @@ func TestVerdictsOfFailingWorkloads(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := ready.Check(seen, ready.Upstream, ready.Related{}); got.State != test.upstream {
-				t.Errorf("by upstream's criteria: got %+v", got)
+				t.Errorf("by upstream's criteria: got %+v, want the state %s", got, test.upstream)
 			}
 		})
 	}
 }
 
-func TestQuotaInVerdicts(t *testing.T) {
+func TestServerQuotaInVerdicts(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
 	create(t, client(t, quotas, namespace),
@@ -199,15 +198,15 @@ func TestQuotaInVerdicts(t *testing.T) {
 	create(t, ofDeployment, workloadOf("apps/v1", "Deployment"))
 	awaitVerdict(t, ofDeployment, "web",
 		withMessage(ready.Waiting, "exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0"), nil)
-	awaitTrouble(t, namespace, "can't make pods: pods \"web-")
+	awaitProblem(t, namespace, "can't make pods: pods \"web-")
 	create(t, client(t, daemonSets, namespace), workloadOf("apps/v1", "DaemonSet"))
-	trouble := awaitTrouble(t, namespace, "DaemonSet "+namespace+"/web: can't make pods: ")
-	if !strings.Contains(trouble, "exceeded quota: none") {
-		t.Errorf("got %s, want the quota", trouble)
+	problem := awaitProblem(t, namespace, "DaemonSet "+namespace+"/web: can't make pods: ")
+	if !strings.Contains(problem, "exceeded quota: none") {
+		t.Errorf("got %s, want the quota", problem)
 	}
 }
 
-func TestTroublesOfPods(t *testing.T) {
+func TestServerPodProblems(t *testing.T) {
 	huge := "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}\n---" +
 		strings.Replace(fmt.Sprintf(workload, ""), `web:1"`, `web:1", resources: {requests: {cpu: "100000"}}`, 1)
 	tests := map[string]struct{ object, message string }{
@@ -229,12 +228,12 @@ func TestTroublesOfPods(t *testing.T) {
 				resource = jobs
 			}
 			create(t, client(t, resource, namespace), test.object)
-			awaitTrouble(t, namespace, test.message)
+			awaitProblem(t, namespace, test.message)
 		})
 	}
 }
 
-func TestVerdictsOfAPIExtensions(t *testing.T) {
+func TestServerVerdictsOfAPIExtensions(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	if messages := awaitVerdict(t, client(t, namespaces, ""), namespace, is(ready.Ready), nil); len(messages) > 1 {
 		t.Errorf("a new Namespace: got the messages %q, want none", messages)
@@ -246,7 +245,7 @@ func TestVerdictsOfAPIExtensions(t *testing.T) {
 		spec: {group: ready.example.com, scope: Cluster, names: {plural: verdicts, kind: Verdict},
 			versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`)
 	if verdict := ready.Check(made, ready.Upstream, ready.Related{}); verdict.State != ready.Waiting {
-		t.Errorf("a definition that was just made is %+v", verdict)
+		t.Errorf("a definition that was just created: got %+v, want the state %s", verdict, ready.Waiting)
 	}
 	awaitVerdict(t, ofDefinitions, "verdicts.ready.example.com", is(ready.Ready), nil)
 	create(t, ofDefinitions,
@@ -315,9 +314,9 @@ func withMessage(state ready.State, text string) func(ready.Verdict) bool {
 	return func(v ready.Verdict) bool { return v.State == state && strings.Contains(v.Message, text) }
 }
 
-// awaitVerdict watches an object until its verdict is the wanted one, and returns
-// its messages until then. If the object does not exist yet, begin creates it: then no message is
-// missed.
+// awaitVerdict watches an object until it has the wanted verdict, and returns the messages of all
+// verdicts. If the object does not exist yet, begin creates it after the watch has started, so that
+// no message is missed.
 func awaitVerdict(t *testing.T, client dynamic.ResourceInterface, name string, wanted func(ready.Verdict) bool,
 	begin func()) []string {
 	t.Helper()
@@ -341,8 +340,8 @@ func awaitVerdict(t *testing.T, client dynamic.ResourceInterface, name string, w
 	return messages
 }
 
-// awaitTrouble reads the troubles of a namespace until a trouble has a message.
-func awaitTrouble(t *testing.T, namespace, withMessage string) string {
+// awaitProblem reads the pod problems of a namespace until a problem has a message.
+func awaitProblem(t *testing.T, namespace, withMessage string) string {
 	t.Helper()
 	core, found, last := cluster.Client(t).CoreV1(), "", []string(nil)
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 5*time.Minute, true,
@@ -356,10 +355,10 @@ func awaitTrouble(t *testing.T, namespace, withMessage string) string {
 				return false, err
 			}
 			last = nil
-			for _, trouble := range ready.PodProblems(pods.Items, events.Items, ready.Dependencies{}) {
-				last = append(last, showTrouble(trouble))
-				if strings.Contains(showTrouble(trouble), withMessage) {
-					found = showTrouble(trouble)
+			for _, problem := range ready.PodProblems(pods.Items, events.Items, ready.Dependencies{}) {
+				last = append(last, show(problem))
+				if strings.Contains(show(problem), withMessage) {
+					found = show(problem)
 				}
 			}
 			return found != "", nil
@@ -369,6 +368,14 @@ func awaitTrouble(t *testing.T, namespace, withMessage string) string {
 	}
 	t.Log(found)
 	return found
+}
+
+func show(problem ready.PodProblem) string {
+	text := problem.Object + ": " + problem.Message
+	if problem.WantsLog {
+		text += " [log of " + problem.Container + "]"
+	}
+	return text
 }
 
 // serveAPI serves an aggregated API on this machine, and returns its port.

@@ -9,18 +9,18 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// findings are the observations of a rehearsal until now.
+// findings collects the observations of a rehearsal.
 type findings struct {
 	observations []lint.Observation
 	manifests    map[kinds.ID]*payload.Manifest // of the new release
 }
 
-// observed returns an observation of a rule in the new release.
-func observed(rule, format string, args ...any) lint.Observation {
+// newObservation returns an observation of a rule in the new release.
+func newObservation(rule, format string, args ...any) lint.Observation {
 	return lint.Observation{Rule: rule, Message: fmt.Sprintf(format, args...)}
 }
 
-// add adds an observation. Those of the previous release are of one rule: that release can't be changed any more.
+// add adds an observation. All observations of the previous release are of one rule: nobody can change that release.
 func (f *findings) add(observation lint.Observation) {
 	if observation.In == lint.InPrevious {
 		observation.Rule = lint.RehearsalPrevious
@@ -44,24 +44,24 @@ func (f *findings) addForObject(id kinds.ID, observation lint.Observation) {
 	f.add(observation)
 }
 
-// addSkipped adds that a part of a manifest of the new release is not as on a real cluster. Differences of the previous
-// release do not count.
+// addSkipped adds a difference between the rehearsal of a manifest and a real cluster. Differences of the previous
+// release are left out.
 func (f *findings) addSkipped(origin lint.Origin, m *payload.Manifest, difference string) {
 	if origin == lint.InPayload {
-		f.addForManifest(m, observed(lint.RehearsalNotTried, "%s", difference))
+		f.addForManifest(m, newObservation(lint.RehearsalNotTried, "%s", difference))
 	}
 }
 
-// addRefusals adds why the API server refuses a manifest.
+// addRefusals adds the refusals of a manifest by the API server.
 func (f *findings) addRefusals(origin lint.Origin, m *payload.Manifest, refusals []fields.Refusal) {
 	for _, refusal := range refusals {
-		observation := observed(lint.RehearsalRefused, "%s%s", fields.Refuses, refusal.Message)
+		observation := newObservation(lint.RehearsalRefused, "%s%s", fields.Refuses, refusal.Message)
 		observation.In, observation.Field = origin, refusal.Path
 		f.addForManifest(m, observation)
 	}
 }
 
-// manifestsOf returns the manifests of a release; none of nil.
+// manifestsOf returns the manifests of a release; none if it is nil.
 func manifestsOf(release *payload.Payload) []*payload.Manifest {
 	if release == nil {
 		return nil
