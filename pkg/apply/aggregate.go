@@ -57,7 +57,7 @@ func aggregate(failures []error) error {
 	return &reason.Error{Reason: object.MultipleErrors, Effect: gravest(others), Message: strings.Join(lines, "\n")}
 }
 
-// mostAlike is how many failures with the same cause have a line each.
+// mostAlike is the number of failures with the same cause that have a line each.
 const mostAlike = 3
 
 // linesOf returns a line for each error, and one line for many failures with the same cause.

@@ -115,7 +115,7 @@ var aggregated = map[string]struct {
 	},
 }
 
-func TestAggregate(t *testing.T) {
+func TestGroupsOfFailures(t *testing.T) {
 	for name, row := range aggregated {
 		t.Run(name, func(t *testing.T) {
 			got := aggregate(row.failures)

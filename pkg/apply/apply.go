@@ -6,12 +6,13 @@
 //
 // Run is the call to start from. A step is one action, such as the apply of an object: the interface is
 // object.WalkStep, and packages object and hook have the kinds of steps. The order of steps is in order.go. A walk, in
-// walk.go, is one loop that hands out steps to workers: tries.go handles their results, pending.go the steps that wait,
-// and nodes.go the nodes of the graph. Package await tracks readiness.
+// walk.go, is one loop that hands out steps to workers. Its schedule, in nodes.go, knows which steps may begin, and its
+// pendingWaits, in pending.go, have the steps that wait. The walk handles results of tries in tries.go, and the ends of
+// waits in walk_waits.go. Package await tracks readiness.
 //
-// A scope, in scope.go, has what these parts share, and returns the state of the run (state.go). The results of steps
-// are in results.go and report.go; events.go, components.go and reporter.go report progress, and why.go explains waits.
-// record_run.go writes the state to the record, and reads it from there.
+// A runScope, in scope.go, has what these parts share, and returns the state of the run (state.go). The results of
+// steps are in results.go and report.go; events.go, components.go and reporter.go report progress, and why.go explains
+// waits. record_run.go writes the state to the record, and reads it from there.
 //
 // Preview returns what Run would do: see preview.go.
 //
@@ -39,19 +40,19 @@ import (
 // ErrTimeout is the cause of a run that has passed its deadline.
 var ErrTimeout = errors.New("the time is up")
 
-// Options configure a run. Those of single objects are in object.Options.
+// Options configure a run. The options for single objects are in object.Options.
 type Options struct {
 	object.Options
 
 	// NoWait ends the run when everything is applied, ready or not.
 	NoWait bool
-	// Timeout is how long the run may take; 30 minutes if it is 0.
+	// Timeout limits the time of the run; 30 minutes if it is 0.
 	Timeout time.Duration
 	// Patience limits the tries of a step and the wait for an object. After it, the run continues with the next steps
 	// although the step has failed: a rehearsal reports all failures. If Patience is 0, a failure blocks the steps that
 	// need it.
 	Patience time.Duration
-	// Workers is how many objects are written at a time; a number by mode if it is 0.
+	// Workers limits the number of objects that are written at a time; a limit by mode if it is 0.
 	Workers int
 	// Hooks override the lifecycle hooks of Deployments in this run.
 	Hooks map[kinds.ID]deploymenthook.Override
@@ -59,12 +60,12 @@ type Options struct {
 	PauseHooks time.Duration
 	// FollowHooks reports each line that the pod of a hook logs.
 	FollowHooks bool
-	// ReportWaits is how often waits are reported; every 10 seconds if it is 0.
+	// ReportWaits is the interval between reports of waits; 10 seconds if it is 0.
 	ReportWaits time.Duration
-	// AskWhy is how often pods that don't become ready are diagnosed, which costs requests; as often as waits are
-	// reported if it is 0.
+	// AskWhy is the interval between diagnoses of pods that don't become ready, which cost requests; ReportWaits if it
+	// is 0.
 	AskWhy time.Duration
-	// OnEvent is called with each event, one after the other. It may be nil.
+	// OnEvent is called with each event, one after the other; nil for none.
 	OnEvent func(Event)
 	// ReportStates reports the state of the run as an event, at most ten times a second when it has changed.
 	ReportStates bool
@@ -84,7 +85,7 @@ type Keeper interface {
 	NotReady(*Report)
 }
 
-// workers is how many objects are written at a time, by mode.
+// workers limits the number of objects that are written at a time, by mode.
 var workers = map[graph.Mode]int{graph.Install: 48, graph.Update: 16, graph.Reconcile: 8}
 
 // withDefaults returns options with defaults for fields that are not set.

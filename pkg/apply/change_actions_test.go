@@ -48,7 +48,7 @@ var resources = map[string]schema.GroupVersionResource{
 	deployed: {Group: "apps", Version: "v1", Resource: "deployments"},
 }
 
-func TestActionsAreCorrect(t *testing.T) {
+func TestActionsOfChangedObjects(t *testing.T) {
 	for name, item := range map[string]struct {
 		files string
 		young bool   // it was applied in this very second
@@ -149,7 +149,7 @@ func TestActionsAreCorrect(t *testing.T) {
 			release := load(t, namespace, namespace, item.files)
 			if did := run(t, t.Context(), release,
 				apply.Options{Options: updateMode, NoWait: true}); did.Changes[0].Action != object.Created {
-				t.Fatalf("first %+v", did.Changes[0])
+				t.Fatalf("got first change %+v, want action %s", did.Changes[0], object.Created)
 			}
 			their := theirs{t, resources[item.files], namespace}
 			if !item.young {

@@ -28,8 +28,8 @@ type component struct {
 func newComponents(o *order, events *emitter) *components {
 	c := &components{events: events, all: map[string]*component{}, took: map[string]time.Duration{}}
 	for _, steps := range o.nodes {
-		for _, end := range o.parts(steps) {
-			name := o.nodeOf(steps[end-1])
+		for _, end := range o.partEnds(steps) {
+			name := o.componentOf(steps[end-1])
 			if c.all[name] == nil {
 				c.all[name] = &component{}
 			}

@@ -50,8 +50,8 @@ func TestTombstoneMatchesAnyVersionOfItsKind(t *testing.T) {
 	}
 	release := load(t, namespace, namespace, noItem)
 	did := run(t, t.Context(), release, apply.Options{Options: updateMode})
-	if did.Changes[0].Action != object.Deleted {
-		t.Errorf("%+v", did.Changes[0])
+	if got := did.Changes[0]; got.Action != object.Deleted {
+		t.Errorf("got change %+v, want action %s", got, object.Deleted)
 	}
 	// It has no namespace, though its tombstone may have one.
 	want := []string{"Normal DeleteRequested: the release deletes it", "Normal Deleted: it is gone"}
@@ -66,7 +66,8 @@ func TestTombstoneMatchesAnyVersionOfItsKind(t *testing.T) {
 	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		did := run(t, ctx, release, apply.Options{Options: updateMode})
 		if did.Changes[0].Action != object.Absent || did.Err != nil {
-			return fmt.Errorf("after the delete of its kind: %+v, %v", did.Changes[0], did.Err)
+			return fmt.Errorf("after the delete of its kind: got change %+v, error %v; want action %s", did.Changes[0],
+				did.Err, object.Absent)
 		}
 		return nil
 	})
@@ -129,7 +130,8 @@ spec: {group: %s, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, 
 	release := load(t, namespace, namespace, strings.ReplaceAll(noItem, "NS.example", "NS.down.example")+tombstoneFile)
 	if did := run(t, t.Context(), release, apply.Options{Options: reconcileMode}); did.Err != nil ||
 		did.Changes[0].Action != object.Pending {
-		t.Errorf("a run without deletes should continue: %+v, %v", did.Changes[0], did.Err)
+		t.Errorf("in a run without deletes: got change %+v, error %v; want action %s", did.Changes[0], did.Err,
+			object.Pending)
 	}
 	var tries int
 	did := run(t, t.Context(), release, apply.Options{Options: updateMode, OnEvent: func(e apply.Event) {
@@ -138,12 +140,14 @@ spec: {group: %s, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, 
 		}
 		if tries++; !strings.Contains(e.Message, "cannot find out whether it exists") ||
 			e.Reason != object.ClusterDown {
-			t.Errorf("got event %+v", e)
+			t.Errorf("got retry %+v, want reason %s and the message that the existence is unknown", e,
+				object.ClusterDown)
 		}
 		known, _, err := record.NewStore(test.Client(t), "default", namespace).Load(t.Context())
 		if err != nil || len(known.Tombstones) != 1 || known.Tombstones[0].ID != release.Manifests[0].ID() ||
 			known.Tombstones[0].UID != "" {
-			t.Errorf("the record has %+v, %v", known, err)
+			t.Errorf("got record %+v, error %v; want a delete of %s without a UID", known, err,
+				release.Manifests[0].ID())
 		}
 		if tries == 1 {
 			remove(t, schema.GroupVersionResource{
@@ -173,7 +177,7 @@ func TestDeleteOfANamespace(t *testing.T) {
 	}
 	did = run(t, t.Context(), release, apply.Options{Options: reconcileMode})
 	if did.Err != nil || !strings.HasPrefix(timeless(did.Changes[0].Message), "TIME (") {
-		t.Errorf("got change %+v, error %v", did.Changes[0], did.Err)
+		t.Errorf("got change %+v, error %v; want a message that begins with the time", did.Changes[0], did.Err)
 	}
 	events := eventsOn(t, "default", "Namespace", g.namespace)
 	if len(events) != 2 || events[0] != "Normal DeleteRequested: the release deletes it" ||

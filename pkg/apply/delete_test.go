@@ -318,7 +318,8 @@ func TestDeleteIsRecordedBeforeItIsRequested(t *testing.T) {
 		known, _, err := record.NewStore(test.Client(t), "default", g.namespace).Load(t.Context())
 		if err != nil || len(known.Tombstones) != 1 || known.Tombstones[0].UID != uid ||
 			known.Tombstones[0].ID != g.release.Manifests[0].ID() {
-			t.Errorf("during the delete request, the record has %+v, %v", known, err)
+			t.Errorf("during the delete request: got record %+v, error %v; want a delete of %s with UID %s", known, err,
+				g.release.Manifests[0].ID(), uid)
 		}
 		return nil
 	})
@@ -380,7 +381,8 @@ func TestObjectThatMayNotBeReadFailsTheUpdate(t *testing.T) {
 	did := runOn(t, t.Context(), c, g.release, apply.Options{Options: updateMode})
 	if did.Err == nil || did.Changes[0].Err == nil || did.Changes[0].Err.Reason != object.ResourceForbidden ||
 		len(did.record.Tombstones) != 1 {
-		t.Errorf("%+v, %v; the record has %+v", did.Changes[0], did.Err, did.record.Tombstones)
+		t.Errorf("got change %+v, error %v, recorded deletes %+v; want reason %s, and one delete", did.Changes[0],
+			did.Err, did.record.Tombstones, object.ResourceForbidden)
 	}
 	g.wants(uid)
 }
@@ -398,7 +400,7 @@ func TestNothingIsDeletedWithoutARecord(t *testing.T) {
 		return nil
 	})
 	if did := runOn(t, ctx, c, g.release, apply.Options{Options: updateMode}); did.Changes[0].Action != object.Failed {
-		t.Errorf("%+v", did.Changes[0])
+		t.Errorf("got change %+v, want action %s", did.Changes[0], object.Failed)
 	}
 	g.wants(uid)
 }

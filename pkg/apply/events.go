@@ -30,7 +30,7 @@ const (
 	Logged EventType = "log" // a line of the log of a hook's pod
 )
 
-// StateChanged is the type of an event with the state of the run: see Options.ReportStates. It is not printed.
+// StateChanged is the type of an event with the state of the run: see Options.ReportStates. The event is not printed.
 const StateChanged = EventType("state")
 
 // An Event reports progress of a run.
@@ -56,7 +56,7 @@ type Event struct {
 	From []string             `json:"from,omitempty"` // former managers of adopted fields
 	Lost []ownership.Conflict `json:"lost,omitempty"` // overwritten fields, with their former managers
 
-	Seconds float64 `json:"seconds,omitempty"` // how long the component took
+	Seconds float64 `json:"seconds,omitempty"` // the duration of the component
 
 	State *RunState `json:"-"` // of the event StateChanged
 }
@@ -96,18 +96,18 @@ func (e *emitter) emit(event Event) {
 	e.onEvent(event)
 }
 
-// about emits an event about a step.
-func (e *emitter) about(step object.StepID, event Event) {
+// emitAbout emits an event about a step.
+func (e *emitter) emitAbout(step object.StepID, event Event) {
 	event.Object, event.Hook, event.File, event.Node = &step.ID, step.Hook, step.Path, step.Node
 	e.emit(event)
 }
 
-// waiting reports a wait.
-func (e *emitter) waiting(wait Wait) {
+// reportWait reports a wait.
+func (e *emitter) reportWait(wait Wait) {
 	e.mu.Lock()
 	e.waits[wait.StepID()] = true
 	e.mu.Unlock()
-	e.about(wait.StepID(), Event{
+	e.emitAbout(wait.StepID(), Event{
 		Type:    Waiting,
 		Reason:  wait.Reason,
 		Effect:  wait.Effect,
@@ -121,16 +121,16 @@ func (e *emitter) waiting(wait Wait) {
 // minWait is the shortest wait whose end is reported although the wait itself was not.
 const minWait = 100 * time.Millisecond
 
-// ready reports the end of the wait for an object.
-func (e *emitter) ready(step object.StepID, waited time.Duration) {
+// reportReady reports the end of the wait for an object.
+func (e *emitter) reportReady(step object.StepID, waited time.Duration) {
 	e.mu.Lock()
 	isReported := e.waits[step]
 	delete(e.waits, step)
 	e.mu.Unlock()
 	switch {
 	case waited >= minWait:
-		e.about(step, Event{Type: BeReady, Message: "after " + waited.Round(minWait).String()})
+		e.emitAbout(step, Event{Type: BeReady, Message: "after " + waited.Round(minWait).String()})
 	case isReported:
-		e.about(step, Event{Type: BeReady, Message: "after " + waited.Round(time.Millisecond).String()})
+		e.emitAbout(step, Event{Type: BeReady, Message: "after " + waited.Round(time.Millisecond).String()})
 	}
 }

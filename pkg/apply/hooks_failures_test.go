@@ -191,9 +191,9 @@ func together[Row any](t *testing.T, rows map[string]Row, check func(hookedShop,
 	_ = all.Wait() // the subtests have reported their failures
 }
 
-// TestTroublesOfHooks checks the message of each trouble while it lasts and in the final error, and that the apply ends
+// TestFailuresOfHooks checks the message of each trouble while it lasts and in the final error, and that the apply ends
 // in time.
-func TestTroublesOfHooks(t *testing.T) { together(t, hookTroubles, hookedShop.troubledBy) }
+func TestFailuresOfHooks(t *testing.T) { together(t, hookTroubles, hookedShop.troubledBy) }
 
 // troubledBy installs a release whose hook is in trouble, and checks the messages about it.
 func (s hookedShop) troubledBy(trouble hookTrouble) {
@@ -335,7 +335,8 @@ func TestPostHookOfAPausedDeployment(t *testing.T) {
 	did := s.apply(release, apply.Options{Timeout: 2 * time.Second})
 	isPaused := func(wait apply.Wait) bool { return wait.For == "it is paused: 0 of 2 replicas are updated" }
 	if !errors.Is(did.Err, apply.ErrTimeout) || !slices.ContainsFunc(did.Waits, isPaused) {
-		t.Errorf("got error %v, waits %+v", did.Err, did.Waits)
+		t.Errorf("got error %v, waits %+v; want %v, and a wait for the paused Deployment", did.Err, did.Waits,
+			apply.ErrTimeout)
 	}
 	if pods := s.hookPods(); len(pods) > 0 {
 		t.Errorf("got pods of hooks %q", pods)

@@ -98,7 +98,7 @@ func (s hookedShop) isRolledOut(image string, left ...string) {
 	}
 	if status := live.Status; status.ObservedGeneration != live.Generation || status.UpdatedReplicas != 2 ||
 		status.AvailableReplicas != 2 {
-		s.Errorf("the rollout is not complete: %+v", status)
+		s.Errorf("got status %+v, want 2 updated and available replicas of generation %d", status, live.Generation)
 	}
 	if state, _ := deploymenthook.ReadState(live); state.Rollout != "" || state.Template == "" ||
 		state.Replicas != nil {

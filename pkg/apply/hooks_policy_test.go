@@ -82,8 +82,8 @@ func TestRetriedHookSucceeds(t *testing.T) {
 // A retryEnd is a limit that ends the attempts of a hook.
 type retryEnd struct{ field, spec, wants, pods string }
 
-// TestRetryEnds at the limit of the hook, or at the deadline of the Deployment.
-func TestRetryEnds(t *testing.T) {
+// TestRetriesOfAHookEnd at the limit of the hook, or at the deadline of the Deployment.
+func TestRetriesOfAHookEnd(t *testing.T) {
 	together(t, map[string]retryEnd{
 		"backoffLimit": {"backoffLimit: 1", "replicas: 2",
 			"exit code 3: no such table; it has failed 2 times, and its backoffLimit is 1",
@@ -148,7 +148,7 @@ func TestUsersOverruleHooks(t *testing.T) {
 		t.Helper()
 		state, _ := did.record.FindHooks(id)
 		if got := state.Hooks[stage]; got.By != "jane" || got.Result != result {
-			t.Errorf("the record has %+v", got)
+			t.Errorf("got recorded hook %+v, want result %s by jane", got, result)
 		}
 	}
 	checkLines := func(did applied, want ...string) {

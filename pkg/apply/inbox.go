@@ -11,39 +11,39 @@ import (
 
 // An event is handled by the loop of a walk, as are the events of the tracker. Exactly one field is set.
 type event struct {
-	tried     *tried
-	resumed   *pendingWait // its wait is over
-	diagnosed *diagnosed   // why objects have failed is known
-	explained *explained   // why the run waits is known
-	noted     *noted       // the state of the run is in the record, or could not be written
-	found     *found       // warnings and adopted fields of a try
+	try         *stepTry
+	waitEnd     *pendingWait // a wait whose time is over, or whose event has come
+	diagnosis   *waitDiagnosis
+	explanation *explanation
+	write       *recordWrite
+	finding     *finding
 }
 
-// A tried is a step that a worker has tried, or has not, since the walk was interrupted.
-type tried struct {
-	step    int
-	isTried bool
-	began   time.Time
-	did     object.TryResult
+// A stepTry is the try of a step by a worker.
+type stepTry struct {
+	step     int
+	wasTried bool // false if the walk was interrupted before
+	began    time.Time
+	result   object.TryResult
 }
 
-// A diagnosed is a wait that objects have ended which have failed.
-type diagnosed struct {
+// A waitDiagnosis has the failures of the objects that have ended a wait.
+type waitDiagnosis struct {
 	wait     *pendingWait
 	failures []*object.Failure
 }
 
-// An explained is the waits of a moment, with the reasons why they wait.
-type explained struct{ waits []Wait }
+// An explanation has the waits of the run at one time, with their reasons.
+type explanation struct{ waits []Wait }
 
-// A noted is a state of the run that was written to the record.
-type noted struct {
+// A recordWrite is a write of the state of the run to the record.
+type recordWrite struct {
 	run *record.Run
-	err error
+	err error // nil if the state was written
 }
 
-// A found has the warnings and adopted fields that a try has found for the object of a manifest.
-type found struct {
+// A finding has the warnings and the adopted fields of a try for one manifest.
+type finding struct {
 	manifest *payload.Manifest
 	warnings []string // of the server
 	adopted  []string // managers whose fields were adopted
@@ -77,17 +77,17 @@ func (i *inbox) take() []event {
 	return events
 }
 
-// handler returns the Handler of an Applier whose findings come as events.
+// handler returns a Handler that puts the findings of an Applier into the inbox.
 func (i *inbox) handler(readiness object.Readiness) object.Handler {
 	return object.Handler{
 		Readiness: readiness,
-		Warned: func(m *payload.Manifest, warnings []string) {
+		OnWarnings: func(m *payload.Manifest, warnings []string) {
 			if len(warnings) > 0 {
-				i.put(event{found: &found{manifest: m, warnings: warnings}})
+				i.put(event{finding: &finding{manifest: m, warnings: warnings}})
 			}
 		},
-		Adopted: func(m *payload.Manifest, managers []string) {
-			i.put(event{found: &found{manifest: m, adopted: managers}})
+		OnAdopted: func(m *payload.Manifest, managers []string) {
+			i.put(event{finding: &finding{manifest: m, adopted: managers}})
 		},
 	}
 }

@@ -1,13 +1,28 @@
 package apply
 
 import (
-	"slices"
+	"context"
 
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// A nodeWalk is the progress of one node. Its steps are done one after the other, in parts: see order.parts.
+// A schedule decides which steps may begin. A node begins once no other node blocks it, and its steps are done one
+// after the other, in parts: see order.partEnds. The schedule reports the begin and the end of each part to the
+// components. Only the loop of the walk uses it.
+type schedule struct {
+	ctx        context.Context // of the walk; no node begins after its end
+	order      *order
+	nodes      *graph.Walk
+	before     *graph.Walk // the last walk, whose nodes are not repeated; nil if this walk is the first
+	components *components
+
+	nodeOf    map[int]*nodeWalk // by step
+	continued []int             // queued steps of nodes that have begun
+	fresh     []int             // queued first steps of other nodes, which come after them
+}
+
+// A nodeWalk is the progress of one node.
 type nodeWalk struct {
 	node     int
 	steps    []int
@@ -19,96 +34,101 @@ type nodeWalk struct {
 }
 
 // beginNodes queues the first steps of nodes that are no longer blocked, except for those that the last walk has done.
-func (w *walk) beginNodes() {
-	for nodes := w.nodes.Ready(); len(nodes) > 0; nodes = w.nodes.Ready() {
+func (s *schedule) beginNodes() {
+	for nodes := s.nodes.Ready(); len(nodes) > 0; nodes = s.nodes.Ready() {
 		for _, node := range nodes {
-			if w.before != nil && w.before.State(node) == graph.OK {
-				w.nodes.Done(node, graph.OK)
-			} else if w.ctx.Err() == nil {
-				w.beginNode(node)
+			if s.before != nil && s.before.State(node) == graph.OK {
+				s.nodes.Done(node, graph.OK)
+			} else if s.ctx.Err() == nil {
+				s.beginNode(node)
 			}
 		}
 	}
 }
 
-func (w *walk) beginNode(node int) {
-	steps := w.order.nodes[node]
-	n := &nodeWalk{node: node, steps: steps, parts: w.order.parts(steps)}
-	for _, step := range steps {
-		w.nodeOf[step] = n
+func (s *schedule) beginNode(node int) {
+	n := &nodeWalk{node: node, steps: s.order.nodes[node], parts: s.order.partEnds(s.order.nodes[node])}
+	for _, step := range n.steps {
+		s.nodeOf[step] = n
 	}
-	w.queueCurrent(n)
+	s.queueCurrent(n)
 }
 
 // queueCurrent queues the current step of a node.
-func (w *walk) queueCurrent(n *nodeWalk) {
+func (s *schedule) queueCurrent(n *nodeWalk) {
 	step := n.steps[n.current]
 	if n.hasBegun {
-		w.queue.continued = append(w.queue.continued, step)
+		s.requeue(step)
 	} else {
-		w.queue.fresh = append(w.queue.fresh, step)
+		s.fresh = append(s.fresh, step)
 	}
 }
 
-// beginPart reports that the first step of a part begins.
-func (w *walk) beginPart(n *nodeWalk) {
-	if !n.isBegun {
+// requeue queues a step whose wait is over.
+func (s *schedule) requeue(step int) { s.continued = append(s.continued, step) }
+
+// next removes the next step from the queue.
+func (s *schedule) next() (step int, exists bool) {
+	steps := &s.continued
+	if len(s.continued) == 0 {
+		steps = &s.fresh
+	}
+	if len(*steps) == 0 {
+		return 0, false
+	}
+	step, *steps = (*steps)[0], (*steps)[1:]
+	return step, true
+}
+
+// empty removes all steps from the queue, and passes those of nodes that have begun to a function.
+func (s *schedule) empty(skip func(step int)) {
+	for len(s.continued) > 0 {
+		step, _ := s.next()
+		skip(step)
+	}
+	s.fresh = nil
+}
+
+// beginStep notes that a step begins, and reports the first one of a part.
+func (s *schedule) beginStep(step int) {
+	if n := s.nodeOf[step]; !n.isBegun {
 		n.isBegun, n.hasBegun = true, true
-		w.components.begin(w.order.nodeOf(n.steps[n.first]))
+		s.components.begin(s.order.componentOf(n.steps[n.first]))
 	}
 }
 
-// ended continues the node of a step: with its next step, or the end of the part or of the node.
-func (w *walk) ended(step int, isDone bool) {
-	if isDone && w.isMissing[step] {
-		delete(w.isMissing, step)
-		defer w.doAgain(w.order.steps[step].ID().ID)
-	}
-	if w.isAgain[step] {
-		delete(w.isAgain, step)
-		w.isOver = w.isOver || !isDone
-		return
-	}
-	n := w.nodeOf[step]
+// endStep continues the node of a step: with its next step, or with the next nodes if the step has failed. After the
+// last step of a part it returns the node: endPart continues that one.
+func (s *schedule) endStep(step int, isDone bool) (ofPart *nodeWalk) {
+	n := s.nodeOf[step]
 	n.current++
 	switch {
 	case !isDone:
-		w.endPart(n, false)
+		s.endPart(n, false)
 	case n.current < n.parts[0]:
-		w.queueCurrent(n)
+		s.queueCurrent(n)
 	default:
-		w.awaitPart(n)
+		return n
 	}
-}
-
-// awaitPart waits, in an update, until all objects of a part are ready. A node may have several parts, since
-// consecutive levels of one component each share a node.
-func (w *walk) awaitPart(n *nodeWalk) {
-	if w.options.Mode != graph.Update || w.options.NoWait {
-		w.endPart(n, true)
-		return
-	}
-	tasks := w.order.tasksOf(n.steps[:n.parts[0]])
-	isUnawaited := func(task int) bool { return w.order.isUnawaited[task] }
-	w.await(slices.DeleteFunc(tasks, isUnawaited), &pendingWait{node: n})
+	return nil
 }
 
 // endPart continues with the next part of a node, or ends the node.
-func (w *walk) endPart(n *nodeWalk, isDone bool) {
+func (s *schedule) endPart(n *nodeWalk, isDone bool) {
 	if n.isBegun {
-		w.components.end(w.order.nodeOf(n.steps[n.first]), outcomeOf(isDone, w.ctx.Err() != nil))
+		s.components.end(s.order.componentOf(n.steps[n.first]), outcomeOf(isDone, s.ctx.Err() != nil))
 	}
 	switch {
 	case !isDone:
-		w.nodes.Done(n.node, graph.Failed)
+		s.nodes.Done(n.node, graph.Failed)
 	case len(n.parts) > 1:
 		n.first, n.current, n.parts, n.isBegun = n.parts[0], n.parts[0], n.parts[1:], false
-		w.queueCurrent(n)
+		s.queueCurrent(n)
 		return
 	default:
-		w.nodes.Done(n.node, graph.OK)
+		s.nodes.Done(n.node, graph.OK)
 	}
-	w.beginNodes()
+	s.beginNodes()
 }
 
 // outcomeOf returns the outcome of a part: "" if it is done. An interrupted part has not failed.
@@ -121,15 +141,4 @@ func outcomeOf(isDone, isInterrupted bool) object.Action {
 	default:
 		return object.Failed
 	}
-}
-
-// parts returns the ends of the parts of a node: a part is a sequence of steps with one level and component.
-func (o *order) parts(steps []int) []int {
-	var ends []int
-	for i := range steps {
-		if i+1 == len(steps) || o.nodeOf(steps[i]) != o.nodeOf(steps[i+1]) {
-			ends = append(ends, i+1)
-		}
-	}
-	return ends
 }

@@ -181,5 +181,18 @@ func (o *order) inPayload(changes []object.Change) []object.Change {
 	return all
 }
 
-// nodeOf names the level and the component of a step; "" if its file names none.
-func (o *order) nodeOf(step int) string { return graph.ParseName(o.tasks[o.taskOf[step]].file).Words() }
+// componentOf names the level and the component of a step; "" if its file names none.
+func (o *order) componentOf(step int) string {
+	return graph.ParseName(o.tasks[o.taskOf[step]].file).Words()
+}
+
+// partEnds returns the ends of the parts of a node: a part is a sequence of steps with one level and component.
+func (o *order) partEnds(steps []int) []int {
+	var ends []int
+	for i := range steps {
+		if i+1 == len(steps) || o.componentOf(steps[i]) != o.componentOf(steps[i+1]) {
+			ends = append(ends, i+1)
+		}
+	}
+	return ends
+}

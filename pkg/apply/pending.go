@@ -1,15 +1,22 @@
 package apply
 
 import (
-	"errors"
 	"slices"
 	"time"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
+
+// pendingWaits are the waits of a walk: for a time, for the event of a step, or for objects to be ready. The end of a
+// wait comes as an event, of the inbox or of the tracker, and the walk handles it. Only the loop of the walk uses them.
+type pendingWaits struct {
+	*runScope
+	timeout   *stepTimeout
+	waits     map[*pendingWait]bool
+	diagnoses int // running ones
+}
 
 // A pendingWait is a wait of a step, of a node, or of the whole run.
 type pendingWait struct {
@@ -25,177 +32,86 @@ type pendingWait struct {
 	ended   chan struct{}    // closed when the wait for until is over
 }
 
-// queueAfter queues a step after a pause.
-func (w *walk) queueAfter(pause time.Duration, step int) { w.pause(&pendingWait{step: step}, pause) }
+// count returns the number of waits and running diagnoses.
+func (p *pendingWaits) count() int { return len(p.waits) + p.diagnoses }
 
-// pause begins a wait that ends after a pause at the latest.
-func (w *walk) pause(p *pendingWait, pause time.Duration) {
-	w.pending[p] = true
-	p.timer = time.AfterFunc(pause, func() { w.inbox.put(event{resumed: p}) })
+// pause makes a step wait for some time.
+func (p *pendingWaits) pause(step int, pause time.Duration) { p.begin(&pendingWait{step: step}, pause) }
+
+// begin begins a wait that ends after some time at the latest.
+func (p *pendingWaits) begin(wait *pendingWait, most time.Duration) {
+	p.waits[wait] = true
+	wait.timer = time.AfterFunc(most, func() { p.inbox.put(event{waitEnd: wait}) })
 }
 
-// awaitEvent makes a step wait for its event. If the walk ends before, the step is not done, and the report names its
-// wait.
-func (w *walk) awaitEvent(step int, wait *object.StepWait) {
-	w.forgetFailure(step)
-	waiting, isNew := w.results.waiting(step, w.order.steps[step].ID(), wait, w.cluster.Now())
-	if isNew {
-		w.results.events.waiting(waiting)
-	}
-	if waited := w.cluster.Now().Sub(waiting.Since); w.timeout.isOver(time.Now().Add(-waited)) {
-		wait.Stop()
-		err := &reason.Error{Reason: object.WorkloadFailed, Err: errors.New("it waits: " + waiting.For)}
-		w.giveUp(step, object.TryResult{Change: object.Change{
-			StepID: waiting.StepID(), Action: object.Failed, Err: object.FailureOf(waiting.StepID(), err),
-		}})
-		return
-	}
-	p := &pendingWait{step: step, until: wait, ended: make(chan struct{})}
-	w.pause(p, w.timeout.atMost(wait.Pause))
+// awaitEvent makes a step wait for its event.
+func (p *pendingWaits) awaitEvent(step int, until *object.StepWait) {
+	wait := &pendingWait{step: step, until: until, ended: make(chan struct{})}
+	p.begin(wait, p.timeout.atMost(until.Pause))
 	go func() {
 		select {
-		case <-wait.Changed:
-			w.inbox.put(event{resumed: p})
-		case <-p.ended:
+		case <-until.Changed:
+			p.inbox.put(event{waitEnd: wait})
+		case <-wait.ended:
 		}
 	}()
 }
 
-// awaitNeeds makes a step wait until the objects that it needs are ready, if it needs any.
-func (w *walk) awaitNeeds(step int) (isPending bool) {
-	needs := w.order.needsOf(step)
-	if len(needs) == 0 {
-		return false
-	}
-	w.hasNeeds[step] = true
-	w.await(needs, &pendingWait{step: step})
-	return true
-}
-
-// await waits until the objects of some tasks are ready, or one has failed. A ClusterOperator has to meet more
-// conditions at the end of the apply: see await.Tracker.Await.
-func (w *walk) await(tasks []int, p *pendingWait) {
+// awaitObjects begins a wait until the objects of some tasks are ready, or one has failed. A ClusterOperator has to
+// meet more conditions at the end of the apply: see await.Tracker.Await.
+func (p *pendingWaits) awaitObjects(tasks []int, wait *pendingWait) {
 	objects := make([]kinds.ID, 0, len(tasks))
 	for _, task := range tasks {
-		if !w.timeout.isGivenUp[task] {
-			objects = append(objects, w.order.tasks[task].ID())
+		if !p.timeout.isGivenUp[task] {
+			objects = append(objects, p.order.tasks[task].ID())
 		}
 	}
-	w.pending[p], p.tasks, p.began = true, tasks, time.Now()
-	p.objects = w.tracker.Await(objects, p.isAtEnd)
-	if w.timeout.isEnabled() {
-		p.timer = time.AfterFunc(w.options.Patience, func() { w.inbox.put(event{resumed: p}) })
+	p.waits[wait], wait.tasks, wait.began = true, tasks, time.Now()
+	wait.objects = p.tracker.Await(objects, wait.isAtEnd)
+	if p.timeout.isEnabled() {
+		wait.timer = time.AfterFunc(p.options.Patience, func() { p.inbox.put(event{waitEnd: wait}) })
 	}
 }
 
-// resume continues a step that waits, or ends a wait for objects that has taken too long. The wait may be over already:
-// a timer and a change may both end it.
-func (w *walk) resume(p *pendingWait) {
-	switch {
-	case !w.pending[p]:
-	case p.objects != nil && !w.timeout.isOver(p.began):
-		p.timer.Reset(max(time.Millisecond, w.timeout.remaining(p.began)))
-	case p.objects != nil:
-		w.cancel(p)
-		w.diagnose(p, w.unready(p))
-	default:
-		w.cancel(p)
-		w.queue.continued = append(w.queue.continued, p.step)
+// of returns the wait for a group of objects; nil if it is over.
+func (p *pendingWaits) of(objects *await.GroupWait) *pendingWait {
+	for wait := range p.waits {
+		if wait.objects == objects {
+			return wait
+		}
 	}
+	return nil
 }
 
 // cancel ends a wait.
-func (w *walk) cancel(p *pendingWait) {
-	delete(w.pending, p)
-	if p.objects != nil {
-		w.tracker.Cancel(p.objects)
+func (p *pendingWaits) cancel(wait *pendingWait) {
+	delete(p.waits, wait)
+	if wait.objects != nil {
+		p.tracker.Cancel(wait.objects)
 	}
-	if p.timer != nil {
-		p.timer.Stop()
+	if wait.timer != nil {
+		wait.timer.Stop()
 	}
-	if p.until != nil {
-		close(p.ended)
-		p.until.Stop()
-	}
-}
-
-// interrupt ends all waits and all queued steps. The ends of waits that have come before are still handled.
-func (w *walk) interrupt() {
-	for p := range w.pending {
-		w.cancel(p)
-		if p.objects != nil {
-			w.endAwait(p, false)
-		} else {
-			w.skip(p.step)
-		}
-	}
-	for len(w.queue.continued) > 0 {
-		step, _ := w.queue.next()
-		w.skip(step)
-	}
-	w.queue.fresh = nil
-}
-
-// endWait ends a wait for objects. If some have failed, their failures are diagnosed first.
-func (w *walk) endWait(e await.Event) {
-	for p := range w.pending {
-		switch {
-		case p.objects != e.Wait:
-			continue
-		case len(e.Failed) == 0:
-			w.cancel(p)
-			w.endAwait(p, true)
-		default:
-			w.cancel(p)
-			w.diagnose(p, e.Failed)
-		}
-		return
+	if wait.until != nil {
+		close(wait.ended)
+		wait.until.Stop()
 	}
 }
 
 // unready returns the objects of a wait that are not ready.
-func (w *walk) unready(p *pendingWait) []await.Object {
+func (p *pendingWaits) unready(wait *pendingWait) []await.Object {
 	isAwaited := map[kinds.ID]bool{}
-	for _, task := range p.tasks {
-		isAwaited[w.order.tasks[task].ID()] = !w.timeout.isGivenUp[task]
+	for _, task := range wait.tasks {
+		isAwaited[p.order.tasks[task].ID()] = !p.timeout.isGivenUp[task]
 	}
-	return slices.DeleteFunc(w.tracker.Waiting(), func(o await.Object) bool { return !isAwaited[o.Manifest.ID()] })
+	return slices.DeleteFunc(p.tracker.Waiting(), func(o await.Object) bool { return !isAwaited[o.Manifest.ID()] })
 }
 
-// diagnose finds out why objects are not ready, and then ends the wait for them.
-func (w *walk) diagnose(p *pendingWait, objects []await.Object) {
-	w.explains++
+// diagnose finds out why objects of a cancelled wait are not ready. The result comes as an event.
+func (p *pendingWaits) diagnose(wait *pendingWait, objects []await.Object) {
+	p.diagnoses++
 	go func() {
-		failures := w.explainer.failuresOf(w.requestCtx, objects)
-		w.inbox.put(event{diagnosed: &diagnosed{p, failures}})
+		failures := p.explainer.failuresOf(p.requestCtx, objects)
+		p.inbox.put(event{diagnosis: &waitDiagnosis{wait, failures}})
 	}()
-}
-
-// endFailed ends a wait whose objects are not ready, as a failure. With a timeout for steps, it waits for the others.
-func (w *walk) endFailed(p *pendingWait, failures []*object.Failure) {
-	if !w.timeout.isEnabled() {
-		w.endAwait(p, false)
-		return
-	}
-	for _, task := range p.tasks {
-		id := w.order.tasks[task].ID()
-		if slices.ContainsFunc(failures, func(failure *object.Failure) bool { return failure.ID == id }) {
-			w.timeout.isGivenUp[task] = true
-		}
-	}
-	w.await(p.tasks, p)
-}
-
-// endAwait continues the step or node that has waited for objects. If they are not ready, the report names them.
-func (w *walk) endAwait(p *pendingWait, isReady bool) {
-	switch {
-	case p.isAtEnd:
-		w.isReady = isReady
-	case p.node != nil:
-		w.endPart(p.node, isReady)
-	case isReady:
-		w.queue.continued = append(w.queue.continued, p.step)
-	default:
-		w.ended(p.step, false)
-	}
 }

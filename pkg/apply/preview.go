@@ -13,9 +13,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Preview finds out the changes that Run would make, by dry runs on the server. It changes nothing, waits for nothing
-// and retries nothing for long. An object that depends on a missing object is reported as not checked, or validated
-// against the definition in the payload itself.
+// Preview finds out the changes that Run would make, by dry runs on the server. Preview changes nothing, waits for
+// nothing and retries nothing for long. An object that depends on a missing object is reported as not checked, or
+// validated against the definition in the payload itself.
 //
 // A failure does not block other objects.
 func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory,
@@ -28,7 +28,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	p := &preview{results: newResults(newEmitter(c.Now, options.OnEvent)), inbox: newInbox()}
 	p.requestCtx, p.cancelRequests = context.WithCancel(ctx)
 	defer p.cancelRequests()
-	applier := object.New(p.requestCtx, c, before, options.Options, p.inbox.handler(object.Untracked))
+	applier := object.New(p.requestCtx, c, before, options.Options, p.inbox.handler(object.IgnoreReadiness))
 	p.previewer = object.NewPreviewer(applier, release)
 	hooks := options.hooks(p.requestCtx, c, applier)
 	hooks.IsPreview = true
@@ -65,7 +65,7 @@ func (p *preview) all(o *order, workers int) {
 		defer close(isOver)
 		for i, step := range o.steps {
 			group.Go(func() error {
-				p.inbox.put(event{tried: p.try(i, step, o.tasks[o.taskOf[i]].Manifest)})
+				p.inbox.put(event{try: p.try(i, step, o.tasks[o.taskOf[i]].Manifest)})
 				return nil
 			})
 		}
@@ -83,10 +83,10 @@ func (p *preview) all(o *order, workers int) {
 }
 
 // try finds out the result that a run would have for one step, unless the preview was interrupted.
-func (p *preview) try(i int, s object.WalkStep, m *payload.Manifest) *tried {
-	t := &tried{step: i}
+func (p *preview) try(i int, s object.WalkStep, m *payload.Manifest) *stepTry {
+	try := &stepTry{step: i}
 	if p.requestCtx.Err() != nil {
-		return t
+		return try
 	}
 	change, err := s.Preview(p.previewer)
 	change.StepID = s.ID()
@@ -94,27 +94,27 @@ func (p *preview) try(i int, s object.WalkStep, m *payload.Manifest) *tried {
 		change = object.Change{StepID: s.ID(), Action: object.Failed, Err: object.NewFailure(m, err)}
 		change.Err.StepID, change.Err.IsFinal = s.ID(), true
 	}
-	t.did.Change, t.isTried = change, err == nil || p.requestCtx.Err() == nil
-	if t.isTried && cluster.IsNoAnswer(err) {
+	try.result.Change, try.wasTried = change, err == nil || p.requestCtx.Err() == nil
+	if try.wasTried && cluster.IsNoAnswer(err) {
 		p.cancelRequests() // the others would fail the same way, and slowly
 	}
-	return t
+	return try
 }
 
 // noteAll notes the results and findings of the steps until now.
 func (p *preview) noteAll() {
 	for _, e := range p.inbox.take() {
 		switch {
-		case e.found != nil:
-			p.results.add(e.found)
-		case !e.tried.isTried:
-		case e.tried.did.Err != nil:
-			p.results.failed(e.tried.step, e.tried.did.Change)
+		case e.finding != nil:
+			p.results.addFinding(e.finding)
+		case !e.try.wasTried:
+		case e.try.result.Err != nil:
+			p.results.recordFailure(e.try.step, e.try.result.Change)
 		default:
-			if adopted := e.tried.did.Adopted; len(adopted) > 0 {
-				p.results.reportAdopted(e.tried.did.StepID, adopted)
+			if adopted := e.try.result.Adopted; len(adopted) > 0 {
+				p.results.reportAdopted(e.try.result.StepID, adopted)
 			}
-			p.results.done(e.tried.step, e.tried.did.Change)
+			p.results.recordDone(e.try.step, e.try.result.Change)
 		}
 	}
 }

@@ -613,7 +613,7 @@ func TestPreviewOfImmutableFields(t *testing.T) {
 				apply.Options{})
 			if got := saw.Changes[0]; saw.Err != nil || got.Action != object.Recreated ||
 				got.Message != row.want+" can't be changed" || got.Look.Unchecked == "" {
-				t.Errorf("%v: %+v", saw.Err, got)
+				t.Errorf("got change %+v, error %v; want action %s for %s", got, saw.Err, object.Recreated, row.want)
 			}
 		})
 	}

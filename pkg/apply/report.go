@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// report returns the results of a run, once no step runs any more.
+// report returns the results of a run whose steps have ended.
 func (r *run) report(ctx context.Context) *Report {
 	report := &Report{Mode: r.options.Mode, Fingerprints: r.options.Fingerprints, Took: r.components.took}
 	waits, objects := r.allWaits()

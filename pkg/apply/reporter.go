@@ -21,30 +21,30 @@ const (
 // A walkReporter reports from time to time, during a walk, the waits of the run, and writes its state to the record.
 // The loop of the walk calls it; requests run beside the loop.
 type walkReporter struct {
-	*scope
+	*runScope
 	ctx    context.Context
 	cancel context.CancelFunc
 	beside sync.WaitGroup
 
 	reports      *time.Ticker
 	isExplaining bool
-	explainAt    time.Time // when the reasons of waits are asked for again
+	explainAt    time.Time // the time of the next diagnosis of waits
 	known        []Wait    // the last waits with reasons
 
 	notes    *time.Timer
-	recorded *record.Run // as the record has it
+	recorded *record.Run // the state that the record has
 
 	states     *time.Ticker // nil if no one follows the state
-	hasChanged bool         // the state has, since it was published
+	hasChanged bool         // the state has changed since it was published
 }
 
-// publishEvery is how often a changed state is published: no view shows more.
+// publishEvery is the shortest interval between published states: no view shows more.
 const publishEvery = 100 * time.Millisecond
 
-func newWalkReporter(ctx context.Context, s *scope) *walkReporter {
+func newWalkReporter(ctx context.Context, s *runScope) *walkReporter {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &walkReporter{
-		scope: s, ctx: ctx, cancel: cancel,
+		runScope: s, ctx: ctx, cancel: cancel,
 		reports: time.NewTicker(s.options.ReportWaits), explainAt: time.Now().Add(s.options.AskWhy),
 		notes: time.NewTimer(noteFirst),
 	}
@@ -79,8 +79,8 @@ func (r *walkReporter) close() {
 	r.beside.Wait()
 }
 
-// change notes that the state of the run has changed.
-func (r *walkReporter) change() {
+// noteChange notes that the state of the run has changed.
+func (r *walkReporter) noteChange() {
 	if r != nil {
 		r.hasChanged = true
 	}
@@ -106,15 +106,15 @@ func (r *walkReporter) reportWaits() {
 		r.isExplaining, r.explainAt = true, time.Now().Add(r.options.AskWhy)
 		r.beside.Go(func() {
 			r.explainer.explain(r.ctx, all, objects)
-			r.inbox.put(event{explained: &explained{all}})
+			r.inbox.put(event{explanation: &explanation{all}})
 		})
 	default:
 		r.report(all)
 	}
 }
 
-// reportExplained reports the waits that are not over since their reasons were asked for.
-func (r *walkReporter) reportExplained(e *explained) {
+// reportExplained reports the present waits, with the reasons of an explanation.
+func (r *walkReporter) reportExplained(e *explanation) {
 	r.isExplaining = false
 	if r.ctx.Err() == nil { // otherwise the reasons may be incomplete
 		r.known = e.waits
@@ -126,7 +126,7 @@ func (r *walkReporter) reportExplained(e *explained) {
 // report reports waits.
 func (r *walkReporter) report(all []Wait) {
 	for _, wait := range r.withReasons(all) {
-		r.results.events.waiting(wait)
+		r.results.events.reportWait(wait)
 	}
 }
 
@@ -141,28 +141,28 @@ func (r *walkReporter) withReasons(all []Wait) []Wait {
 	return all
 }
 
-// note writes the state of the run to the record, if it has changed.
-func (r *walkReporter) note() {
+// writeState writes the state of the run to the record, if the state has changed.
+func (r *walkReporter) writeState() {
 	waits, _ := r.allWaits()
-	standing := r.state(waits).Record()
-	if standing.Same(r.recorded) {
+	state := r.state(waits).Record()
+	if state.Same(r.recorded) {
 		r.notes.Reset(noteEvery)
 		return
 	}
-	r.beside.Go(func() { r.inbox.put(event{noted: &noted{standing, r.write(standing, waits)}}) })
+	r.beside.Go(func() { r.inbox.put(event{write: &recordWrite{state, r.write(state, waits)}}) })
 }
 
-// hasNoted notes that a state of the run was written.
-func (r *walkReporter) hasNoted(n *noted) {
-	if n.err == nil {
-		r.recorded = n.run
+// endWrite notes the result of a write, and schedules the next one.
+func (r *walkReporter) endWrite(w *recordWrite) {
+	if w.err == nil {
+		r.recorded = w.run
 	}
 	r.notes.Reset(noteEvery)
 }
 
-func (r *walkReporter) write(standing *record.Run, waits []Wait) error {
+func (r *walkReporter) write(state *record.Run, waits []Wait) error {
 	return r.options.Journal.Note(r.requestCtx, func(known *record.Record) {
-		known.Run, known.Waits = standing, nil
+		known.Run, known.Waits = state, nil
 		known.Fingerprints = r.options.Fingerprints.MergeInto(known.Fingerprints)
 		for _, wait := range waits[:min(mostWaits, len(waits))] {
 			known.Waits = append(known.Waits,

@@ -54,24 +54,24 @@ func (r *results) expect(steps []object.WalkStep) {
 	}
 }
 
-// done notes that a step is done, and returns its change, with the managers whose fields were adopted.
-func (r *results) done(i int, change object.Change) object.Change {
+// recordDone records that a step is done, and returns its change, with the managers whose fields were adopted.
+func (r *results) recordDone(i int, change object.Change) object.Change {
 	if adopted := r.adopted[change.StepID]; adopted != nil {
 		change.Adopted = adopted
 	}
 	r.changes[i] = change
 	delete(r.waits, i)
-	r.events.about(change.StepID, Event{Type: Applied, Action: change.Action, Message: change.Message})
+	r.events.emitAbout(change.StepID, Event{Type: Applied, Action: change.Action, Message: change.Message})
 	if len(change.Lost) > 0 {
-		r.events.about(change.StepID,
+		r.events.emitAbout(change.StepID,
 			Event{Type: Overruled, Lost: change.Lost, Message: object.LossesInWords(change.Lost)})
 	}
 	return change
 }
 
-// failed notes that a step will not be done. If a hook can't run because its Deployment is refused, the change is the
-// Deployment's, and the hook counts as not done.
-func (r *results) failed(i int, change object.Change) {
+// recordFailure records that a step will not be done. If a hook can't run because its Deployment is refused, the change
+// is the Deployment's, and the hook counts as not done.
+func (r *results) recordFailure(i int, change object.Change) {
 	change.Adopted = r.adopted[change.StepID]
 	index := i
 	if r.changes[i].StepID != change.StepID {
@@ -83,7 +83,7 @@ func (r *results) failed(i int, change object.Change) {
 	failure := change.Err
 	r.changes[index], failure.At = change, r.events.now()
 	delete(r.waits, i)
-	r.events.about(change.StepID, Event{
+	r.events.emitAbout(change.StepID, Event{
 		Type:    Failing,
 		Action:  object.Failed,
 		Reason:  failure.Reason,
@@ -92,27 +92,28 @@ func (r *results) failed(i int, change object.Change) {
 	})
 }
 
-// retrying notes that a step has failed, and is tried again. Began is the time of its first try, by the server's clock.
-func (r *results) retrying(i int, failure *object.Failure, attempt int, next time.Duration, began time.Time) {
+// recordRetry records that a step has failed, and is tried again. Began is the time of its first try, by the server's
+// clock.
+func (r *results) recordRetry(i int, failure *object.Failure, attempt int, next time.Duration, began time.Time) {
 	text := textOf(failure)
 	wait := waitOf(failure.StepID)
 	wait.For, wait.Since, wait.Reason, wait.Effect, wait.IsRetry = text, began.UTC(), failure.Reason, failure.Effect(),
 		true
 	r.waits[i] = wait
-	r.events.about(failure.StepID, Event{
+	r.events.emitAbout(failure.StepID, Event{
 		Type: Retrying, Reason: failure.Reason, Effect: failure.Effect(), Failure: text,
 		Message: fmt.Sprintf("attempt %d failed, the next is in %s: %s", attempt, next.Round(100*time.Millisecond),
 			text),
 	})
 }
 
-// waiting notes that a step waits, and returns the wait. Now is by the server's clock.
-func (r *results) waiting(i int, step object.StepID, what *object.StepWait, now time.Time) (wait Wait, isNew bool) {
+// recordWait records that a step waits, and returns the wait. Now is by the server's clock.
+func (r *results) recordWait(i int, step object.StepID, until *object.StepWait, now time.Time) (wait Wait, isNew bool) {
 	wait = waitOf(step)
-	wait.For, wait.Since, wait.IsOfStep = printable.Line(what.For), what.Since.UTC(), true
+	wait.For, wait.Since, wait.IsOfStep = printable.Line(until.For), until.Since.UTC(), true
 	before := r.waits[i]
 	switch {
-	case !what.Since.IsZero():
+	case !until.Since.IsZero():
 	case before.IsOfStep:
 		wait.Since = before.Since
 	default:
@@ -122,7 +123,7 @@ func (r *results) waiting(i int, step object.StepID, what *object.StepWait, now 
 	return wait, !before.IsOfStep || before.For != wait.For
 }
 
-// addUnready notes failures of objects that will never be ready, each once. The messages of their pods are in the
+// addUnready records failures of objects that will never be ready, each once. The messages of their pods are in the
 // failures, since the pods may have been deleted when a user looks.
 func (r *results) addUnready(failures ...*object.Failure) {
 	for _, failure := range failures {
@@ -130,7 +131,7 @@ func (r *results) addUnready(failures ...*object.Failure) {
 			continue
 		}
 		r.unready[failure.StepID], failure.At = failure, r.events.now()
-		r.events.about(failure.StepID, Event{
+		r.events.emitAbout(failure.StepID, Event{
 			Type:    Failing,
 			Reason:  failure.Reason,
 			Effect:  failure.Effect(),
@@ -140,35 +141,39 @@ func (r *results) addUnready(failures ...*object.Failure) {
 	}
 }
 
-// add notes the warnings and adopted fields of a try.
-func (r *results) add(f *found) {
-	r.warned(f.manifest, f.warnings)
+// addFinding records the warnings and the adopted fields of a try.
+func (r *results) addFinding(f *finding) {
+	r.addWarnings(f.manifest, f.warnings)
 	if f.adopted != nil {
-		r.hasAdopted(f.manifest, f.adopted)
+		r.addAdopted(f.manifest, f.adopted)
 	}
 }
 
-// warned notes warnings of the server, and reports each text once.
-func (r *results) warned(m *payload.Manifest, warnings []string) {
+// addWarnings records warnings of the server, and reports each text once.
+func (r *results) addWarnings(m *payload.Manifest, warnings []string) {
 	for _, text := range warnings {
-		warned, isKnown := r.warnings[text]
-		if !slices.Contains(warned, object.StepOf(m)) {
-			r.warnings[text] = append(warned, object.StepOf(m))
+		steps, isKnown := r.warnings[text]
+		if !slices.Contains(steps, object.StepOf(m)) {
+			r.warnings[text] = append(steps, object.StepOf(m))
 		}
 		if !isKnown {
-			r.events.about(object.StepOf(m), Event{Type: Warned, Message: printable.Line(text)})
+			r.events.emitAbout(object.StepOf(m), Event{Type: Warned, Message: printable.Line(text)})
 		}
 	}
 }
 
-// hasAdopted notes whose fields were adopted, since a later try of the step has nothing left to adopt.
-func (r *results) hasAdopted(m *payload.Manifest, from []string) {
+// addAdopted records the managers whose fields were adopted: a later try of the step has no fields left to adopt.
+func (r *results) addAdopted(m *payload.Manifest, from []string) {
 	r.adopted[object.StepOf(m)] = from
 	r.reportAdopted(object.StepOf(m), from)
 }
 
 func (r *results) reportAdopted(step object.StepID, from []string) {
-	r.events.about(step, Event{Type: Adopted, From: from, Message: "from " + printable.Line(strings.Join(from, ", "))})
+	r.events.emitAbout(step, Event{
+		Type:    Adopted,
+		From:    from,
+		Message: "from " + printable.Line(strings.Join(from, ", ")),
+	})
 }
 
 // isDone reports whether a step was done.
@@ -219,7 +224,7 @@ func (r *results) allWarnings() []Warning {
 	return warnings
 }
 
-// err returns why not all is done: all failures as one error, and why the run has ended early.
+// err returns the error of the run: all failures as one error, with the reason for an early end; nil if all is done.
 func (r *results) err(ctx context.Context, waits []Wait) error {
 	var failures []error
 	var left leftovers
@@ -255,8 +260,8 @@ func (r *results) err(ctx context.Context, waits []Wait) error {
 	}
 }
 
-// whyEnded returns why a run has ended early: the cause, if it is the timeout or has a reason, such as the loss of the
-// lock.
+// whyEnded returns the reason for the early end of a run: the cause, if it is the timeout or has a reason, such as the
+// loss of the lock.
 func whyEnded(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, ErrTimeout) || errors.As(cause, new(*reason.Error)) {

@@ -44,17 +44,17 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, befo
 
 // A run is the apply of one payload.
 type run struct {
-	*scope
+	*runScope
 	cancelRequests context.CancelFunc
 	walk           *walk // the last one
 }
 
 // newRun begins to send requests.
 func newRun(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, options Options) *run {
-	s := &scope{cluster: c, options: options, inbox: newInbox()}
+	s := &runScope{cluster: c, options: options, inbox: newInbox()}
 	s.results = newResults(newEmitter(c.Now, options.OnEvent))
 	s.explainer = &explainer{c, options.Keeper != nil}
-	r := &run{scope: s}
+	r := &run{runScope: s}
 	s.requestCtx, r.cancelRequests = object.RequestContext(ctx, options.Lock)
 	s.tracker = await.New(s.requestCtx, c, await.Options{
 		Release: options.Release, Standard: options.standardOf, Installing: options.Mode == graph.Install,
@@ -90,12 +90,12 @@ func (r *run) plan() (err error) {
 // hooks returns the settings of the run's hooks.
 func (r *run) hooks() hook.Settings {
 	hooks, events := r.options.hooks(r.requestCtx, r.cluster, r.applier), r.results.events
-	hooks.Failed = func(step object.StepID, reason, message string, log []string) {
-		events.about(step, Event{Type: Retrying, Reason: reason, Message: message, Why: log})
+	hooks.OnFailure = func(step object.StepID, reason, message string, log []string) {
+		events.emitAbout(step, Event{Type: Retrying, Reason: reason, Message: message, Why: log})
 	}
 	if r.options.FollowHooks {
-		hooks.Logged = func(step object.StepID, line string) {
-			events.about(step, Event{Type: Logged, Message: line})
+		hooks.OnLogLine = func(step object.StepID, line string) {
+			events.emitAbout(step, Event{Type: Logged, Message: line})
 		}
 	}
 	return hooks
@@ -109,8 +109,8 @@ func (r *run) close() {
 
 // attempt walks the graph and waits until everything is ready. It reports whether all is done.
 func (r *run) attempt(ctx context.Context) (isDone bool) {
-	r.walk = newWalk(ctx, r.scope)
-	r.walk.reporter = newWalkReporter(ctx, r.scope)
+	r.walk = newWalk(ctx, r.runScope)
+	r.walk.reporter = newWalkReporter(ctx, r.runScope)
 	defer r.walk.reporter.close()
 	return r.walk.do()
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// A scope has the fields that the parts of a run share: its options, its steps in their order, and their results until
-// now.
-type scope struct {
+// A runScope has the fields that the parts of a run share: its options, its steps in their order, and their results
+// until now.
+type runScope struct {
 	cluster    *cluster.Cluster
 	options    Options
 	order      *order
@@ -32,11 +32,11 @@ type scope struct {
 	requestCtx context.Context // outlives an interruption for a while, so that pending requests may complete
 	jobs       sync.WaitGroup  // requests that note Jobs in the record
 
-	deadlineError string // why not all steps were done at the deadline
+	deadlineError string // the error of the run at the deadline
 }
 
-// state returns the present state of the run, whose waits are known.
-func (s *scope) state(waits []Wait) *RunState {
+// state returns the present state of the run with its present waits.
+func (s *runScope) state(waits []Wait) *RunState {
 	current := &RunState{
 		Version:    s.options.Version,
 		Mode:       s.options.Mode,
@@ -65,7 +65,7 @@ func (s *scope) state(waits []Wait) *RunState {
 }
 
 // stepState returns the state of a step.
-func (s *scope) stepState(i int, awaited map[object.StepID]Wait) RunStepState {
+func (s *runScope) stepState(i int, awaited map[object.StepID]Wait) RunStepState {
 	id, change := s.order.steps[i].ID(), s.results.changes[i]
 	step := RunStepState{
 		Wait:    waitOf(id),
@@ -98,7 +98,7 @@ func (s *scope) stepState(i int, awaited map[object.StepID]Wait) RunStepState {
 }
 
 // awaitedBy returns the first unready object that a step needs; nil if there is none.
-func (s *scope) awaitedBy(i int, awaited map[object.StepID]Wait) *kinds.ID {
+func (s *runScope) awaitedBy(i int, awaited map[object.StepID]Wait) *kinds.ID {
 	for _, need := range s.order.needsOf(i) {
 		step := object.StepOf(s.order.tasks[need].Manifest)
 		if _, isAwaited := awaited[step]; isAwaited {
@@ -109,14 +109,14 @@ func (s *scope) awaitedBy(i int, awaited map[object.StepID]Wait) *kinds.ID {
 }
 
 // nameOf names a node by its first step.
-func (s *scope) nameOf(node int) string {
+func (s *runScope) nameOf(node int) string {
 	first := s.order.steps[s.order.nodes[node][0]].ID()
 	return cmp.Or(first.Node, first.ID.String())
 }
 
 // allWaits returns the present waits: of steps that wait or are tried again, and then of the objects that are not
 // ready, which are returned as well.
-func (s *scope) allWaits() ([]Wait, []await.Object) {
+func (s *runScope) allWaits() ([]Wait, []await.Object) {
 	objects := s.tracker.Waiting()
 	var all []Wait
 	for _, i := range slices.Sorted(maps.Keys(s.results.waits)) {
@@ -129,7 +129,7 @@ func (s *scope) allWaits() ([]Wait, []await.Object) {
 }
 
 // waitFor returns the wait for an object.
-func (s *scope) waitFor(o await.Object) Wait {
+func (s *runScope) waitFor(o await.Object) Wait {
 	wait := waitOf(object.StepOf(o.Manifest))
 	wait.For, wait.Since, wait.Reason, wait.Effect = o.Verdict.Message, s.cluster.ServerTime(o.Since).UTC(),
 		o.Verdict.Reason, o.Verdict.Effect

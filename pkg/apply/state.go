@@ -19,13 +19,13 @@ type RunState struct {
 	Version    string
 	Mode       graph.Mode
 	Now        time.Time // by the server's clock
-	Error      string    // why not all was done at the deadline, or when the run ended
+	Error      string    // the error of the run at the deadline, or at its end
 	IsOver     bool
 	Components []ComponentState
 	Nodes      []RunNodeState // in the order of the graph; from a record, those that are not done
 	More       int            // manifests that are not done, and that a record has no room for
 
-	recorded *record.Run // that the state was read from; nil for a run of this process
+	recorded *record.Run // the source of the state; nil for a run of this process
 }
 
 // A ComponentState is the state of a component of a level that has begun.
@@ -51,9 +51,9 @@ type StepPhase string
 // The phases of a step.
 const (
 	Blocked    StepPhase = "blocked"  // earlier steps are not done
-	InProgress StepPhase = "running"  // it is being tried
+	InProgress StepPhase = "running"  // a worker tries the step
 	InWait     StepPhase = "waiting"  // the object is applied and not ready, or the hook waits
-	InRetry    StepPhase = "retrying" // it has failed, and is tried again
+	InRetry    StepPhase = "retrying" // the step has failed, and is tried again
 	Done       StepPhase = "done"
 	HasFailed  StepPhase = "failed"  // for good
 	Skipped    StepPhase = "skipped" // a hook of a Deployment that was refused

@@ -8,21 +8,21 @@ import (
 )
 
 // A stepTimeout ends the tries of a step, and the wait for an object, after Options.Patience: the walk continues with
-// the next steps. It is disabled without a limit, and once the walk was interrupted. On a slow cluster, it starts again
-// each time that another object becomes ready.
+// the next steps. Without a limit, and after an interruption of the walk, the timeout is disabled. On a slow cluster,
+// the timeout starts again each time that another object becomes ready.
 type stepTimeout struct {
 	ctx       context.Context // of the walk
 	limit     time.Duration
 	isGivenUp map[int]bool // tasks that are no longer waited for
 	isReady   map[kinds.ID]bool
-	progress  time.Time // when an object was ready for the first time, or a step was done
+	progress  time.Time // the last time that an object was ready for the first time, or a step was done
 }
 
 func newStepTimeout(ctx context.Context, limit time.Duration) *stepTimeout {
 	return &stepTimeout{ctx: ctx, limit: limit, isGivenUp: map[int]bool{}, isReady: map[kinds.ID]bool{}}
 }
 
-// noteReady notes that an object is ready. It counts as progress only once: an object may break again and again.
+// noteReady notes that an object is ready. An object counts as progress only once: it may break again and again.
 func (t *stepTimeout) noteReady(id kinds.ID) {
 	if !t.isReady[id] {
 		t.isReady[id], t.progress = true, time.Now()

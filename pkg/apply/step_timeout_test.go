@@ -11,7 +11,7 @@ import (
 
 // A refused object, an object whose Namespace never exists, and a Deployment that never becomes ready block neither
 // later objects nor the end of the run. Each is reported once.
-func TestPatience(t *testing.T) {
+func TestFailuresBlockNothingAfterThePatience(t *testing.T) {
 	namespace := test.Namespace(t)
 	release := load(t, "patient", namespace, `
 -- 0000_10_shop_10_refused.yaml --

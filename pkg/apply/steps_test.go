@@ -198,7 +198,7 @@ func TestAWaitingStepEndsWithTheRun(t *testing.T) {
 			}
 			if len(did.Waits) != 1 || did.Waits[0].Name() != "pre hook of Secret "+namespace+"/web" ||
 				did.Waits[0].For != "the gate is closed" || did.Waits[0].Since.IsZero() {
-				t.Errorf("got waits %+v", did.Waits)
+				t.Errorf("got waits %+v, want one wait of the pre hook for the gate", did.Waits)
 			}
 			var messages []string
 			for _, change := range did.Changes {
@@ -235,7 +235,7 @@ func TestAWaitingStepEndsWithTheRun(t *testing.T) {
 				}
 				if all, undone := apply.StateOf(run).Count(); all != 2 || undone != 2 ||
 					run.Nodes[0].Steps[0].Since == nil {
-					t.Errorf("%s: %+v", what, run)
+					t.Errorf("%s: got run %+v, want 2 steps that are not done, and a wait with its begin", what, run)
 				}
 			}
 			if len(did.record.Waits) != 1 || did.record.Waits[0].Hook != "pre" {

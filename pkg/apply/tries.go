@@ -15,102 +15,105 @@ import (
 
 // This file has the results of tries: a step is done, waits, is tried again after a pause, or has failed for good.
 
-// tries are the failed tries of a step.
-type tries struct {
+// stepTries are the failed tries of steps.
+type stepTries map[int]*tryHistory
+
+// A tryHistory has the failed tries of a step.
+type tryHistory struct {
 	count   int
 	began   time.Time
 	backoff wait.Backoff
 	last    *object.TryResult // the last failure; nil if there is none
 }
 
-// triesOf returns the tries of a step.
-func (w *walk) triesOf(step int, began time.Time) *tries {
-	if w.tries[step] == nil {
-		w.tries[step] = &tries{began: began, backoff: object.Backoff()}
+// of returns the tries of a step, of which the first began at a time.
+func (s stepTries) of(step int, began time.Time) *tryHistory {
+	if s[step] == nil {
+		s[step] = &tryHistory{began: began, backoff: object.Backoff()}
 	}
-	return w.tries[step]
+	return s[step]
+}
+
+// forgetFailure drops the last failure of a step, so that skip does not report it.
+func (s stepTries) forgetFailure(step int) {
+	if history := s[step]; history != nil {
+		history.last = nil
+	}
 }
 
 // handleTry handles the result of a try.
-func (w *walk) handleTry(t *tried) {
+func (w *walk) handleTry(try *stepTry) {
 	w.busy--
-	delete(w.results.running, t.step)
+	delete(w.results.running, try.step)
 	switch {
-	case !t.isTried:
-		w.skip(t.step)
-	case t.did.Err != nil:
-		w.failed(t.step, t.did, t.began)
-	case t.did.Wait != nil:
-		w.awaitEvent(t.step, t.did.Wait)
+	case !try.wasTried:
+		w.skip(try.step)
+	case try.result.Err != nil:
+		w.retry(try.step, try.result, try.began)
+	case try.result.Wait != nil:
+		w.awaitEvent(try.step, try.result.Wait)
 	default:
-		w.forgetFailure(t.step)
-		if !w.isAgain[t.step] { // a client may delete its object again and again
+		w.tries.forgetFailure(try.step)
+		if !w.isAgain[try.step] { // a client may delete its object again and again
 			w.timeout.progress = time.Now()
 		}
-		w.done(t.step, t.did.Change)
-		w.ended(t.step, true)
+		w.recordDone(try.step, try.result.Change)
+		w.endStep(try.step, true)
 	}
 }
 
-// done notes that a step is done.
-func (w *walk) done(step int, change object.Change) {
+// recordDone records that a step is done, and passes its object to the Keeper.
+func (w *walk) recordDone(step int, change object.Change) {
 	if change.Action.HasChanged() {
-		w.tracker.Changed()
+		w.tracker.NoteChange()
 	}
-	change = w.results.done(step, change)
+	change = w.results.recordDone(step, change)
 	if w.options.Keeper != nil {
 		w.options.Keeper.Take(change)
 	}
 }
 
-// noteFinished notes that a Job has finished, so that it is not run again when it is removed.
+// noteFinished records that a Job has finished: the Job does not run again after its removal.
 func (w *walk) noteFinished(job *payload.Manifest, uid types.UID) {
 	w.jobs.Go(func() {
 		if err := w.options.Journal.RememberJob(w.requestCtx, job, uid); err != nil {
 			warning := "its completion could not be recorded, so it may run again: " + printable.Line(err.Error())
-			w.inbox.put(event{found: &found{manifest: job, warnings: []string{warning}}})
+			w.inbox.put(event{finding: &finding{manifest: job, warnings: []string{warning}}})
 		}
 	})
 }
 
-// failed queues a failed step again after a pause, if another try may help.
-func (w *walk) failed(step int, did object.TryResult, began time.Time) {
-	isInterrupted, t := w.ctx.Err() != nil, w.triesOf(step, began)
-	if isInterrupted && object.IsInterruption(did.Err) {
-		did.Err = object.FailureOf(did.StepID, object.CutOff{Cause: context.Cause(w.ctx)})
+// retry queues a failed step again after a pause, or gives it up if another try can't help.
+func (w *walk) retry(step int, result object.TryResult, began time.Time) {
+	isInterrupted, history := w.ctx.Err() != nil, w.tries.of(step, began)
+	if isInterrupted && object.IsInterruption(result.Err) {
+		result.Err = object.FailureOf(result.StepID, object.CutOff{Cause: context.Cause(w.ctx)})
 	}
-	if isInterrupted || !did.IsRetryable || w.timeout.isOver(t.began) {
-		w.giveUp(step, did)
+	if isInterrupted || !result.IsRetryable || w.timeout.isOver(history.began) {
+		w.giveUp(step, result)
 		return
 	}
-	t.last = &did
-	t.count++
-	pause := max(t.backoff.Step(), did.Pause)
-	w.results.retrying(step, did.Err, t.count, pause, w.cluster.ServerTime(t.began))
-	w.queueAfter(pause, step)
+	history.last = &result
+	history.count++
+	pause := max(history.backoff.Step(), result.Pause)
+	w.results.recordRetry(step, result.Err, history.count, pause, w.cluster.ServerTime(history.began))
+	w.pending.pause(step, pause)
 }
 
 // giveUp ends a step that has failed.
-func (w *walk) giveUp(step int, did object.TryResult) {
-	did.Err.IsFinal = w.ctx.Err() == nil
-	w.results.failed(step, did.Change)
+func (w *walk) giveUp(step int, result object.TryResult) {
+	result.Err.IsFinal = w.ctx.Err() == nil
+	w.results.recordFailure(step, result.Change)
 	w.timeout.isGivenUp[w.order.taskOf[step]] = true
-	w.ended(step, w.timeout.isEnabled())
-}
-
-// forgetFailure drops the last failure of a step, so that skip does not report it.
-func (w *walk) forgetFailure(step int) {
-	if t := w.tries[step]; t != nil {
-		t.last = nil
-	}
+	w.endStep(step, w.timeout.isEnabled())
 }
 
 // skip ends a step whose next try the end of the walk has prevented.
 func (w *walk) skip(step int) {
-	if t := w.tries[step]; t != nil && t.last != nil {
-		w.giveUp(step, *t.last)
+	if history := w.tries[step]; history != nil && history.last != nil {
+		w.giveUp(step, *history.last)
 	} else {
-		w.ended(step, false)
+		w.endStep(step, false)
 	}
 }
 
@@ -122,7 +125,7 @@ func (w *walk) doAgain(id kinds.ID) {
 		return
 	}
 	if w.isAgain[step] || !w.results.isDone(step) {
-		w.isMissing[step] = true // ended calls doAgain again
+		w.isMissing[step] = true // endStep calls doAgain again
 		return
 	}
 	w.isAgain[step] = true
@@ -130,6 +133,6 @@ func (w *walk) doAgain(id kinds.ID) {
 	if w.tries[step] != nil {
 		pause = w.tries[step].backoff.Step()
 	}
-	w.triesOf(step, time.Now())
-	w.queueAfter(pause, step)
+	w.tries.of(step, time.Now())
+	w.pending.pause(step, pause)
 }

@@ -28,7 +28,7 @@ func waitText(namespace string, event apply.Event) string {
 	return podSuffix.ReplaceAllString(text, "${1}POD")
 }
 
-// quickly is how often waits are reported in tests.
+// quickly is the interval between reports of waits in tests.
 const quickly = 50 * time.Millisecond
 
 // podSuffix matches the generated names of pods and ReplicaSets.

@@ -6,41 +6,43 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // A walk goes through the graph. One loop hands out steps to workers, as many as may write at a time, and handles
-// events: a step was tried, a wait has ended, an object has changed. A step that waits is a pendingWait, and
-// occupies no worker. Only the loop uses the fields.
+// events: a step was tried, a wait has ended, an object has changed. The schedule knows which steps may begin. A step
+// that waits is one of the pendingWaits, and occupies no worker. Only the loop uses the fields.
 type walk struct {
-	*scope
+	*runScope
 	ctx      context.Context
-	before   *graph.Walk   // the last walk; nil if this is the first
 	work     chan int      // steps, to the workers
 	reporter *walkReporter // nil in tests of walks
+	schedule *schedule
+	pending  *pendingWaits
+	tries    stepTries
+	timeout  *stepTimeout
 
-	queue     stepQueue
-	nodeOf    map[int]*nodeWalk // by step
-	tries     map[int]*tries    // failed tries, by step
-	hasNeeds  map[int]bool      // steps whose needs were awaited
-	isAgain   map[int]bool      // steps that were done, and are being done again
-	isMissing map[int]bool      // steps whose object was deleted while a worker had them
-	timeout   *stepTimeout
-	busy      int // workers that run a step
-	explains  int // waits whose failures are being explained
-	pending   map[*pendingWait]bool
-	isReady   bool // all objects are ready, at the end
-	isOver    bool // a repeated step has failed, so the walk ends
+	hasNeeds  map[int]bool // steps whose needs were awaited
+	isAgain   map[int]bool // steps that were done, and are being done again
+	isMissing map[int]bool // steps whose object was deleted while a worker had them
+	busy      int          // workers that run a step
+	isReady   bool         // all objects are ready, at the end
+	isOver    bool         // a repeated step has failed, so the walk ends
 }
 
 // newWalk returns a walk through the nodes that the last walk has not done.
-func newWalk(ctx context.Context, s *scope) *walk {
+func newWalk(ctx context.Context, s *runScope) *walk {
 	before := s.nodes
 	s.nodes = s.order.graph.Walk()
+	timeout := newStepTimeout(ctx, s.options.Patience)
 	return &walk{
-		scope: s, ctx: ctx, before: before, work: make(chan int, s.options.Workers),
-		nodeOf: map[int]*nodeWalk{}, tries: map[int]*tries{}, hasNeeds: map[int]bool{}, isAgain: map[int]bool{},
-		isMissing: map[int]bool{}, timeout: newStepTimeout(ctx, s.options.Patience), pending: map[*pendingWait]bool{},
+		runScope: s, ctx: ctx, work: make(chan int, s.options.Workers),
+		schedule: &schedule{
+			ctx: ctx, order: s.order, nodes: s.nodes, before: before, components: s.components,
+			nodeOf: map[int]*nodeWalk{},
+		},
+		pending: &pendingWaits{runScope: s, timeout: timeout, waits: map[*pendingWait]bool{}},
+		tries:   stepTries{}, timeout: timeout,
+		hasNeeds: map[int]bool{}, isAgain: map[int]bool{}, isMissing: map[int]bool{},
 	}
 }
 
@@ -51,17 +53,13 @@ func (w *walk) do() (isDone bool) {
 	for range min(w.options.Workers, len(w.order.steps)) {
 		go w.doSteps()
 	}
-	w.beginNodes()
+	w.schedule.beginNodes()
 	w.loop()
 	hasFailed := w.results.hasFailed(func(*object.Failure) bool { return true })
 	if w.options.NoWait || hasFailed && !w.timeout.isEnabled() {
 		return !hasFailed
 	}
-	all := make([]int, len(w.order.tasks))
-	for i := range all {
-		all[i] = i
-	}
-	w.await(all, &pendingWait{isAtEnd: true})
+	w.awaitAll()
 	w.loop()
 	return w.isReady && w.results.areDone()
 }
@@ -71,24 +69,24 @@ func (w *walk) loop() {
 	ended := w.ctx.Done()
 	reports, notes, states := w.reporter.ticks()
 	for {
-		for w.handleEvents() { // they may cause others
+		for w.handleEvents() { // events may cause other events
 		}
 		if w.ctx.Err() != nil || w.isOver {
 			ended = nil
 			w.interrupt()
 		}
 		w.handOut()
-		if w.busy+w.explains+len(w.pending) == 0 {
+		if w.busy+w.pending.count() == 0 {
 			return
 		}
 		select {
 		case <-w.inbox.signal:
 		case <-w.tracker.Signal():
-			w.reporter.change()
+			w.reporter.noteChange()
 		case <-reports:
 			w.reporter.reportWaits()
 		case <-notes:
-			w.reporter.note()
+			w.reporter.writeState()
 		case <-states:
 			w.reporter.publish()
 		case <-ended:
@@ -108,26 +106,24 @@ func (w *walk) handleEvents() bool {
 	if len(observed)+len(events) == 0 {
 		return false
 	}
-	w.reporter.change()
+	w.reporter.noteChange()
 	return true
 }
 
 func (w *walk) handle(e event) {
 	switch {
-	case e.tried != nil:
-		w.handleTry(e.tried)
-	case e.resumed != nil:
-		w.resume(e.resumed)
-	case e.diagnosed != nil:
-		w.explains--
-		w.results.addUnready(e.diagnosed.failures...)
-		w.endFailed(e.diagnosed.wait, e.diagnosed.failures)
-	case e.explained != nil:
-		w.reporter.reportExplained(e.explained)
-	case e.noted != nil:
-		w.reporter.hasNoted(e.noted)
+	case e.try != nil:
+		w.handleTry(e.try)
+	case e.waitEnd != nil:
+		w.handleWaitEnd(e.waitEnd)
+	case e.diagnosis != nil:
+		w.handleDiagnosis(e.diagnosis)
+	case e.explanation != nil:
+		w.reporter.reportExplained(e.explanation)
+	case e.write != nil:
+		w.reporter.endWrite(e.write)
 	default:
-		w.results.add(e.found)
+		w.results.addFinding(e.finding)
 	}
 }
 
@@ -135,7 +131,7 @@ func (w *walk) handle(e event) {
 func (w *walk) observe(e await.Event) {
 	switch e.Type {
 	case await.Ended:
-		w.endWait(e)
+		w.handleGroupEnd(e)
 	case await.Missing:
 		if w.options.Keeper == nil { // a Keeper creates it again
 			w.doAgain(e.Object.Manifest.ID())
@@ -152,13 +148,13 @@ func (w *walk) observe(e await.Event) {
 func (w *walk) note(e await.Event) {
 	switch e.Type {
 	case await.Extended:
-		w.applier.Extended(e.Object.Live)
+		w.applier.NoteExtended(e.Object.Live)
 	case await.Ready:
-		w.results.events.ready(object.StepOf(e.Object.Manifest), e.Waited)
+		w.results.events.reportReady(object.StepOf(e.Object.Manifest), e.Waited)
 	case await.Finished:
 		w.noteFinished(e.Object.Manifest, e.Object.Live.GetUID())
 	case await.Invisible:
-		w.results.events.waiting(w.waitFor(e.Object))
+		w.results.events.reportWait(w.waitFor(e.Object))
 	}
 }
 
@@ -169,8 +165,8 @@ func (w *walk) drain() {
 	}
 	w.jobs.Wait()
 	for _, e := range w.inbox.take() {
-		if e.found != nil {
-			w.results.add(e.found)
+		if e.finding != nil {
+			w.results.addFinding(e.finding)
 		}
 	}
 }
@@ -178,18 +174,18 @@ func (w *walk) drain() {
 // doSteps is the loop of a worker.
 func (w *walk) doSteps() {
 	for i := range w.work {
-		t := &tried{step: i, isTried: w.ctx.Err() == nil, began: time.Now()}
-		if t.isTried {
-			t.did = w.order.steps[i].Do(w.ctx)
+		try := &stepTry{step: i, wasTried: w.ctx.Err() == nil, began: time.Now()}
+		if try.wasTried {
+			try.result = w.order.steps[i].Do(w.ctx)
 		}
-		w.inbox.put(event{tried: t})
+		w.inbox.put(event{try: try})
 	}
 }
 
 // handOut gives steps to idle workers. A step whose needs are not ready waits for them instead.
 func (w *walk) handOut() {
 	for w.busy < w.options.Workers {
-		step, exists := w.queue.next()
+		step, exists := w.schedule.next()
 		if !exists {
 			return
 		}
@@ -197,11 +193,11 @@ func (w *walk) handOut() {
 		case w.isAgain[step]:
 			w.start(step)
 		case w.results.isDone(step): // by the last walk
-			w.beginPart(w.nodeOf[step])
-			w.ended(step, true)
+			w.schedule.beginStep(step)
+			w.endStep(step, true)
 		case !w.hasNeeds[step] && w.awaitNeeds(step):
 		default:
-			w.beginPart(w.nodeOf[step])
+			w.schedule.beginStep(step)
 			w.start(step)
 		}
 	}
@@ -213,21 +209,18 @@ func (w *walk) start(step int) {
 	w.work <- step
 }
 
-// A stepQueue has the steps that may begin.
-type stepQueue struct {
-	continued []int // steps of nodes that have begun
-	fresh     []int // first steps of other nodes, which come after them
-}
-
-// next removes the next step from the queue.
-func (q *stepQueue) next() (step int, exists bool) {
-	steps := &q.continued
-	if len(q.continued) == 0 {
-		steps = &q.fresh
+// endStep continues the node of a step, or repeats the step if its object was deleted meanwhile.
+func (w *walk) endStep(step int, isDone bool) {
+	if isDone && w.isMissing[step] {
+		delete(w.isMissing, step)
+		defer w.doAgain(w.order.steps[step].ID().ID)
 	}
-	if len(*steps) == 0 {
-		return 0, false
+	if w.isAgain[step] {
+		delete(w.isAgain, step)
+		w.isOver = w.isOver || !isDone
+		return
 	}
-	step, *steps = (*steps)[0], (*steps)[1:]
-	return step, true
+	if n := w.schedule.endStep(step, isDone); n != nil {
+		w.awaitPart(n)
+	}
 }

@@ -50,11 +50,11 @@ func attempts(ctx context.Context, r *run, failures ...error) (durations []time.
 		}
 		return object.Change{Action: object.Created}, nil
 	})
-	newWalk(ctx, r.scope).do()
+	newWalk(ctx, r.runScope).do()
 	return durations, r.results.isDone(0)
 }
 
-func TestPausesGrowUpToACap(t *testing.T) {
+func TestWalkPausesGrowUpToACap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runOf(t, thing)
 		failures := make([]error, 30)
@@ -75,7 +75,7 @@ func TestPausesGrowUpToACap(t *testing.T) {
 	})
 }
 
-func TestRetryAfterOfTheServer(t *testing.T) {
+func TestWalkObservesRetryAfterOfTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runOf(t, thing)
 		durations, _ := attempts(t.Context(), r, apierrors.NewTooManyRequests("slow down", 90),
@@ -89,7 +89,7 @@ func TestRetryAfterOfTheServer(t *testing.T) {
 	})
 }
 
-func TestPauseEndsWithTheRun(t *testing.T) {
+func TestWalkPauseEndsWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -101,12 +101,12 @@ func TestPauseEndsWithTheRun(t *testing.T) {
 		}
 		if change := r.results.changes[0]; change.Action != object.Failed ||
 			change.Err.Reason != object.ClusterOverloaded {
-			t.Errorf("got change %+v", change)
+			t.Errorf("got change %+v, want action %s for reason %s", change, object.Failed, object.ClusterOverloaded)
 		}
 	})
 }
 
-func TestPausedStepOccupiesNoWorker(t *testing.T) {
+func TestWalkPausedStepOccupiesNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -122,7 +122,7 @@ func TestPausedStepOccupiesNoWorker(t *testing.T) {
 }
 
 // If the run is interrupted during a request that then succeeds, its step and its node are done.
-func TestPendingRequestCompletesItsNode(t *testing.T) {
+func TestWalkPendingRequestCompletesItsNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -132,7 +132,7 @@ func TestPendingRequestCompletesItsNode(t *testing.T) {
 			cancel()
 			return object.Change{Action: object.Created}, nil
 		})
-		newWalk(ctx, r.scope).do()
+		newWalk(ctx, r.runScope).do()
 		if state := r.nodes.State(0); state != graph.OK || len(r.components.took) != 1 {
 			t.Errorf("got node %q, durations %v", state, r.components.took)
 		}

@@ -26,7 +26,7 @@ const (
 	explainFor    = 5 * time.Second
 )
 
-// An explainer finds out why objects are not ready, and why requests have failed.
+// An explainer finds the reasons of unready objects, and of failed requests.
 type explainer struct {
 	cluster *cluster.Cluster
 	isKept  bool // the release is kept in place after the run: its lock stays held
@@ -77,7 +77,8 @@ func (e *explainer) explain(ctx context.Context, waits []Wait, objects []await.O
 	_ = group.Wait()
 }
 
-// explainObject returns the fields that other managers have added to an unready object, and why its pods are not ready.
+// explainObject returns the fields that other managers have added to an unready object, and the reasons of its unready
+// pods.
 // Objects and fields that can't be read are left out.
 func (e *explainer) explainObject(ctx context.Context, asker *diagnosis.Diagnoser, o await.Object) []string {
 	lines, _ := asker.Explain(ctx, o.Live)
@@ -88,7 +89,7 @@ func (e *explainer) explainObject(ctx context.Context, asker *diagnosis.Diagnose
 	return append(ownership.ExplainForeign(live, e.isKept), lines...)
 }
 
-// explainCalls adds to the failures of steps why the API server could not call a webhook or another server.
+// explainCalls adds to the failures of steps the reasons why the API server could not call a webhook or another server.
 func (e *explainer) explainCalls(ctx context.Context, changes []object.Change) {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()

@@ -13,7 +13,6 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/pkg/apply/hook"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -60,11 +59,12 @@ func (f *hookFlags) overrides(ctx context.Context, c *cluster.Cluster,
 	if !f.isSet() {
 		return nil, nil
 	}
-	skip, err := hook.Select(release, f.skip)
+	names, stages := hooksOf(release)
+	skip, err := deploymenthook.Select(names, stages, f.skip)
 	if err != nil {
 		return nil, core.Misusef("--%s: %w", skipHook, err)
 	}
-	rerun, err := hook.Select(release, f.rerun)
+	rerun, err := deploymenthook.Select(names, stages, f.rerun)
 	if err != nil {
 		return nil, core.Misusef("--%s: %w", rerunHook, err)
 	}
@@ -84,6 +84,19 @@ func (f *hookFlags) overrides(ctx context.Context, c *cluster.Cluster,
 	return overrides, nil
 }
 
+// hooksOf returns the Deployments of a release that have hooks, as NAMESPACE/NAME, and the stages of each.
+func hooksOf(release *payload.Payload) (names []string, stages map[string][]deploymenthook.Stage) {
+	stages = map[string][]deploymenthook.Stage{}
+	for _, m := range release.Manifests {
+		hooks, _ := deploymenthook.Parse(m.Object())
+		if hooks != nil && !m.IsTombstone() {
+			name := m.ID().Namespace + "/" + m.ID().Name
+			names, stages[name] = append(names, name), hooks.Stages()
+		}
+	}
+	return names, stages
+}
+
 // completeHooks completes the hooks of the release on the command line, also after a comma.
 func completeHooks(release *core.ReleaseFlags) cobra.CompletionFunc {
 	return func(command *cobra.Command, args []string,
@@ -99,7 +112,7 @@ func completeHooks(release *core.ReleaseFlags) cobra.CompletionFunc {
 		}
 		before := toComplete[:strings.LastIndex(toComplete, ",")+1]
 		var found []cobra.Completion
-		names, stages := hook.Names(read)
+		names, stages := hooksOf(read)
 		for _, name := range names {
 			found = append(found, before+name)
 			for _, stage := range stages[name] {

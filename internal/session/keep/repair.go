@@ -87,7 +87,7 @@ func (k *Keeper) isBlocked(o *objectState) bool {
 const reportAfter = 4
 
 // repairFailed records that an object could not be repaired.
-func (k *Keeper) repairFailed(o *objectState, found object.Repaired) {
+func (k *Keeper) repairFailed(o *objectState, found object.RepairResult) {
 	k.mu.Lock()
 	wasMissing := o.isMissing()
 	k.failing[o], o.mayDiffer, o.exists = true, true, !wasMissing
@@ -113,7 +113,7 @@ func (k *Keeper) repairFailed(o *objectState, found object.Repaired) {
 
 // repairSucceeded records the result of a repair, and reports whether the object had to be changed. Observations is how
 // many there were when the repair began.
-func (k *Keeper) repairSucceeded(o *objectState, observations int, repaired object.Repaired) (hasChanged bool) {
+func (k *Keeper) repairSucceeded(o *objectState, observations int, repaired object.RepairResult) (hasChanged bool) {
 	hasChanged = repaired.Action != object.Unchanged && repaired.Action != object.Kept
 	k.mu.Lock()
 	wasMissing := o.isMissing()

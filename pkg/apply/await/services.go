@@ -23,7 +23,7 @@ func (t *Tracker) watchService(name types.NamespacedName) {
 	itself := watchKey{
 		resource:   corev1.SchemeGroupVersion.WithResource("services"),
 		namespace:  name.Namespace,
-		fieldsOnly: named(name.Name),
+		fieldsOnly: nameSelector(name.Name),
 	}
 	slices := watchKey{
 		resource:  discoveryv1.SchemeGroupVersion.WithResource("endpointslices"),
@@ -35,8 +35,8 @@ func (t *Tracker) watchService(name types.NamespacedName) {
 	t.services[name] = &service{slices: start(slices), itself: start(itself)}
 }
 
-// serving reports whether Services are serving, by their names.
-func (t *Tracker) serving(names []types.NamespacedName) map[types.NamespacedName]bool {
+// servingServices reports, for each named Service, whether it is serving.
+func (t *Tracker) servingServices(names []types.NamespacedName) map[types.NamespacedName]bool {
 	serving := map[types.NamespacedName]bool{}
 	for _, name := range names {
 		serving[name] = t.services[name].isServing()
@@ -78,8 +78,8 @@ func hasReadyEndpoint(slice *unstructured.Unstructured) bool {
 	return kinds.ReadyEndpoints(&endpoints) > 0
 }
 
-// seenRelated notes an object that decides whether a Service is serving.
-func (s *watch) seenRelated(object *unstructured.Unstructured, exists bool) {
+// observeRelated notes an object that decides whether a Service is serving.
+func (s *watch) observeRelated(object *unstructured.Unstructured, exists bool) {
 	s.tracker.do(func() {
 		delete(s.related, object.GetName())
 		if exists {
@@ -89,7 +89,7 @@ func (s *watch) seenRelated(object *unstructured.Unstructured, exists bool) {
 	})
 }
 
-func (s *watch) listedRelated(objects []*unstructured.Unstructured) {
+func (s *watch) observeRelatedList(objects []*unstructured.Unstructured) {
 	s.tracker.do(func() {
 		clear(s.related)
 		for _, object := range objects {

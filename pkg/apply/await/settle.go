@@ -13,13 +13,13 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/ready"
 )
 
-// settleTime is how long a workload without a probe has to stay ready. Its pods are ready as soon as their containers
-// start, also if they crash at once and start again.
+// settleTime is the time that a workload without a probe has to stay ready. Its pods are ready as soon as their
+// containers start, also if the containers crash at once and start again.
 const settleTime = 3 * time.Second
 
 // settle corrects the verdict on an object. A workload without a probe that has just become ready has to stay ready for
 // settleTime, unless it was ready when it was first seen: this run has not changed it then.
-func (o *tracked) settle(t *Tracker, verdict ready.Verdict) ready.Verdict {
+func (o *trackedObject) settle(t *Tracker, verdict ready.Verdict) ready.Verdict {
 	if verdict.State != ready.Ready {
 		o.hasBroken = o.hasBroken || !o.readySince.IsZero()
 		o.isSettled, o.readySince = false, time.Time{}

@@ -34,16 +34,16 @@ func unprobed(t *testing.T) (*Tracker, *payload.Manifest, *watch) {
 // TestWorkloadWithoutAProbeSettles: it is ready when it has been available for a while, and not at once.
 func TestWorkloadWithoutAProbeSettles(t *testing.T) {
 	tr, m, s := unprobed(t)
-	tr.Applied(m, deployment(m, 1, 0))
+	tr.NoteApplied(m, deployment(m, 1, 0))
 	isReady := make(chan bool, 1)
 	w := tr.Await([]kinds.ID{m.ID()}, false)
 	go func() { isReady <- len(endOf(tr, w)) == 0 }()
-	s.seen(deployment(m, 2, 1), true)
+	s.observe(deployment(m, 2, 1), true)
 	if !tr.IsWaiting(m.ID()) {
 		t.Error("the Deployment is ready as soon as its containers have started")
 	}
-	s.seen(deployment(m, 3, 0), true)
-	s.seen(since(deployment(m, 4, 1), time.Now().Add(-time.Hour)), true) // as that of others of its pods
+	s.observe(deployment(m, 3, 0), true)
+	s.observe(since(deployment(m, 4, 1), time.Now().Add(-time.Hour)), true) // as that of others of its pods
 	if !tr.IsWaiting(m.ID()) {
 		t.Error("the Deployment is ready as soon as its containers have started again")
 	}
@@ -59,25 +59,25 @@ func TestReadyWithoutSettling(t *testing.T) {
 	longAgo := time.Now().Add(-time.Minute)
 	for name, see := range map[string]func(tr *Tracker, m *payload.Manifest, s *watch){
 		"it was ready when it was applied": func(tr *Tracker, m *payload.Manifest, s *watch) {
-			tr.Applied(m, deployment(m, 1, 1))
+			tr.NoteApplied(m, deployment(m, 1, 1))
 		},
 		"it needed no apply": func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Assume(m, false)
-			s.seen(deployment(m, 1, 1), true)
+			s.observe(deployment(m, 1, 1), true)
 		},
 		"it has been available for a while": func(tr *Tracker, m *payload.Manifest, s *watch) {
-			tr.Applied(m, deployment(m, 1, 0))
-			s.seen(since(deployment(m, 2, 1), longAgo), true)
+			tr.NoteApplied(m, deployment(m, 1, 0))
+			s.observe(since(deployment(m, 2, 1), longAgo), true)
 		},
 		"minReadySeconds": func(tr *Tracker, m *payload.Manifest, s *watch) {
 			m.Object().Object["spec"].(map[string]any)["minReadySeconds"] = int64(1)
-			tr.Applied(m, deployment(m, 1, 0))
-			s.seen(deployment(m, 2, 1), true)
+			tr.NoteApplied(m, deployment(m, 1, 0))
+			s.observe(deployment(m, 2, 1), true)
 		},
 		"the pods are simulated": func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.simulates = true
-			tr.Applied(m, deployment(m, 1, 0))
-			s.seen(deployment(m, 2, 1), true)
+			tr.NoteApplied(m, deployment(m, 1, 0))
+			s.observe(deployment(m, 2, 1), true)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

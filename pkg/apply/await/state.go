@@ -11,9 +11,9 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/ready"
 )
 
-// A state is how the Tracker has learned of an object.
+// A state is the source of the Tracker's knowledge of an object.
 //
-//	             Applied        Assume          waited for         seen by a watch, or missing
+//	             NoteApplied    Assume          waited for         seen by a watch, or missing
 //	expected     applied        trusted/unseen
 //	applied      applied        trusted/unseen  unconfirmed        applied
 //	unconfirmed  applied        trusted/unseen                     applied
@@ -34,26 +34,26 @@ const (
 	seen                     // not applied, and shown by a watch
 )
 
-// A tracked object is one whose readiness matters.
-type tracked struct {
+// A trackedObject is an object whose readiness matters.
+type trackedObject struct {
 	Object
 	standard ready.Standard
 	state    state
-	version  string                 // resourceVersion at which it was last seen, or missing
+	version  string                 // resourceVersion of the last observation of the object, or of its absence
 	isDone   bool                   // a succeeded Job, which may be removed
 	stalled  string                 // stalledSince before the apply
 	calls    []types.NamespacedName // Services that the API server calls for it
 	watch    *watch
 	waits    []*GroupWait
 
-	isSettled  bool        // it was ready when it was first seen, or for settleTime
-	hasBroken  bool        // it was ready for less than settleTime
+	isSettled  bool        // the object was ready when it was first observed, or for settleTime
+	hasBroken  bool        // the object was ready for less than settleTime
 	readySince time.Time   // by this machine's clock, while it is not settled; zero if it is not ready
 	settling   *time.Timer // runs for the rest of settleTime
 }
 
 // assume notes that an object needs no apply. The watch of another object may have shown it already.
-func (o *tracked) assume() {
+func (o *trackedObject) assume() {
 	o.state = seen
 	if o.Live == nil {
 		o.state = unseen
@@ -62,13 +62,13 @@ func (o *tracked) assume() {
 
 // isAlwaysWatched reports whether an object is watched without a wait for it: custom resources need their
 // definitions, and finished Jobs are noted.
-func isAlwaysWatched(o *tracked) bool {
+func isAlwaysWatched(o *trackedObject) bool {
 	kind := o.Resource.GroupKind()
 	return kinds.Extends(kind) || kind == kinds.Job
 }
 
 // observeFirst observes an object for the first time since it was applied or assumed.
-func (t *Tracker) observeFirst(o *tracked, live *unstructured.Unstructured) {
+func (t *Tracker) observeFirst(o *trackedObject, live *unstructured.Unstructured) {
 	if o.state == unseen {
 		o.state = seen
 	}
@@ -88,7 +88,7 @@ func (t *Tracker) observeFirst(o *tracked, live *unstructured.Unstructured) {
 
 // observe notes the present state of an object, and judges it. An older state than the known one is ignored: watches
 // may begin in the past, and two watches may show an object.
-func (t *Tracker) observe(o *tracked, live *unstructured.Unstructured) {
+func (t *Tracker) observe(o *trackedObject, live *unstructured.Unstructured) {
 	if o.state == unseen {
 		o.Since = time.Now() // the wait begins now
 		t.observeFirst(o, live)
@@ -111,7 +111,7 @@ func (t *Tracker) observe(o *tracked, live *unstructured.Unstructured) {
 }
 
 // observeAbsence notes that an object does not exist.
-func (o *tracked) observeAbsence(t *Tracker, version string) {
+func (o *trackedObject) observeAbsence(t *Tracker, version string) {
 	if (o.Live != nil || o.state == unseen) && !isOlder(version, o.version) {
 		if o.state == unseen {
 			o.state = seen
@@ -126,7 +126,7 @@ func (o *tracked) observeAbsence(t *Tracker, version string) {
 }
 
 // judge decides whether an object is ready, and ends the waits for it.
-func (t *Tracker) judge(o *tracked) {
+func (t *Tracker) judge(o *trackedObject) {
 	if o.state == expected {
 		return
 	}
@@ -147,7 +147,7 @@ func (t *Tracker) judge(o *tracked) {
 }
 
 // countVerdict counts a changed verdict in the waits for an object, and ends those that are over.
-func (o *tracked) countVerdict(t *Tracker, before ready.Verdict) {
+func (o *trackedObject) countVerdict(t *Tracker, before ready.Verdict) {
 	for _, w := range slices.Clone(o.waits) { // check may shorten the list
 		stateBefore, stateNow := w.counts(t, o, before), w.counts(t, o, o.Verdict)
 		if stateBefore == stateNow {
@@ -159,8 +159,8 @@ func (o *tracked) countVerdict(t *Tracker, before ready.Verdict) {
 	}
 }
 
-// verdict returns whether an object is ready, and if not, why.
-func (t *Tracker) verdict(o *tracked) ready.Verdict {
+// verdict returns the verdict on an object.
+func (t *Tracker) verdict(o *trackedObject) ready.Verdict {
 	switch {
 	case o.isDone:
 		return ready.Verdict{State: ready.Ready}
@@ -170,7 +170,7 @@ func (t *Tracker) verdict(o *tracked) ready.Verdict {
 		return ready.Verdict{State: ready.Waiting, Message: "it was deleted after it was applied"}
 	}
 	verdict := ready.Check(o.Live, o.standard, ready.Related{
-		Manifest: o.Manifest.Object(), Serving: t.serving(o.calls), Installing: t.options.Installing,
+		Manifest: o.Manifest.Object(), Serving: t.servingServices(o.calls), Installing: t.options.Installing,
 	})
 	_, isMarked := o.Live.GetAnnotations()[ready.Annotation]
 	if ready.HasSucceeded(o.Live) && (verdict.State == ready.Ready || !isMarked) {
@@ -201,7 +201,7 @@ func stalledSince(object *unstructured.Unstructured) string {
 
 // extendDeadline ignores a ProgressDeadlineExceeded from before the apply for one more deadline: the rollout may
 // proceed now.
-func (o *tracked) extendDeadline(t *Tracker, object *unstructured.Unstructured) {
+func (o *trackedObject) extendDeadline(t *Tracker, object *unstructured.Unstructured) {
 	const usual = 600 // the default of Kubernetes
 	seconds, found, _ := unstructured.NestedInt64(object.Object, "spec", "progressDeadlineSeconds")
 	if !found {

@@ -36,14 +36,15 @@ type Options struct {
 	Installing bool
 }
 
-// An Object is a tracked object as it was last seen.
+// An Object is the last observed state of a tracked object.
 type Object struct {
 	Manifest *payload.Manifest
 	Resource cluster.Resource
-	// as it was last seen, without fields that readiness does not depend on; nil if it was not, or was missing
+	// the last observed state, without fields that readiness does not depend on; nil if there is none, or it was
+	// missing
 	Live    *unstructured.Unstructured
 	Verdict ready.Verdict
-	Since   time.Time // when it was first not ready, by this machine's clock
+	Since   time.Time // the begin of the wait for the object, by this machine's clock
 	// CallsServices is true if the object is ready only while the Services are that the API server calls for it.
 	CallsServices bool
 }
@@ -57,13 +58,13 @@ type Tracker struct {
 	signal  chan struct{} // receives an element when there are events
 
 	mu                sync.Mutex
-	objects           map[kinds.ID]*tracked // by their names on the cluster
-	known             map[kinds.ID]*tracked // by their names in manifests
+	objects           map[kinds.ID]*trackedObject // by their names on the cluster
+	known             map[kinds.ID]*trackedObject // by their names in manifests
 	watches           map[watchKey]*watch
 	narrow            map[schema.GroupVersionResource]bool // resources that may only be watched namespace by namespace
 	services          map[types.NamespacedName]*service    // called by the API server for objects of the release
 	timers            []*time.Timer
-	hasChanges        bool // see Changed
+	hasChanges        bool // see NoteChange
 	toleratesFailures bool // see TolerateFailures
 	hasAskedNodes     bool
 	simulates         bool // the nodes are simulated: see settle
@@ -77,7 +78,7 @@ func New(ctx context.Context, c *cluster.Cluster, options Options) *Tracker {
 	ctx, stop := context.WithCancel(ctx)
 	return &Tracker{
 		ctx: ctx, stop: stop, cluster: c, options: options, signal: make(chan struct{}, 1),
-		objects: map[kinds.ID]*tracked{}, known: map[kinds.ID]*tracked{}, watches: map[watchKey]*watch{},
+		objects: map[kinds.ID]*trackedObject{}, known: map[kinds.ID]*trackedObject{}, watches: map[watchKey]*watch{},
 		narrow: map[schema.GroupVersionResource]bool{}, services: map[types.NamespacedName]*service{},
 	}
 }
@@ -107,7 +108,7 @@ func (t *Tracker) do(change func()) {
 		t.hasVerdict = false
 		select {
 		case t.signal <- struct{}{}:
-		default: // it was signalled already
+		default: // the channel has an element already
 		}
 	}
 }
@@ -123,7 +124,7 @@ func (t *Tracker) Expect(m *payload.Manifest, resource cluster.Resource) {
 	t.do(func() {
 		o := t.known[m.ID()]
 		if o == nil {
-			o = &tracked{Object: Object{Manifest: m, Since: time.Now()}, standard: standard}
+			o = &trackedObject{Object: Object{Manifest: m, Since: time.Now()}, standard: standard}
 			t.known[m.ID()] = o
 		}
 		o.Resource = resource
@@ -131,8 +132,8 @@ func (t *Tracker) Expect(m *payload.Manifest, resource cluster.Resource) {
 	})
 }
 
-// Applied notes that an object was applied. Live is the server's answer.
-func (t *Tracker) Applied(m *payload.Manifest, live *unstructured.Unstructured) {
+// NoteApplied notes that an object was applied. Live is the server's answer.
+func (t *Tracker) NoteApplied(m *payload.Manifest, live *unstructured.Unstructured) {
 	t.do(func() {
 		o := t.known[m.ID()]
 		if o == nil {
@@ -169,8 +170,8 @@ func (t *Tracker) Assume(m *payload.Manifest, wasReady bool) {
 	})
 }
 
-// Changed notes that the run has changed an object: objects that were taken for ready are watched again.
-func (t *Tracker) Changed() { t.do(func() { t.hasChanges = true }) }
+// NoteChange notes that the run has changed an object: objects that were taken for ready are watched again.
+func (t *Tracker) NoteChange() { t.do(func() { t.hasChanges = true }) }
 
 // TolerateFailures makes objects that have failed count as not ready yet.
 func (t *Tracker) TolerateFailures() { t.do(func() { t.toleratesFailures = true }) }
@@ -196,15 +197,15 @@ func (t *Tracker) Waiting() []Object {
 	var waiting []Object
 	for _, o := range t.objects {
 		if o.state != expected && o.watch != nil && o.Verdict.State != ready.Ready {
-			waiting = append(waiting, o.reported(t))
+			waiting = append(waiting, o.forReport(t))
 		}
 	}
 	slices.SortFunc(waiting, func(a, b Object) int { return payload.InOrder(a.Manifest, b.Manifest) })
 	return waiting
 }
 
-// reported returns an object for a report. If it can't be watched, the reason for that replaces its message.
-func (o *tracked) reported(t *Tracker) Object {
+// forReport returns an object for a report. If it can't be watched, the reason for that replaces its message.
+func (o *trackedObject) forReport(t *Tracker) Object {
 	reported := o.Object
 	if unwatched := o.whyUnwatched(t); unwatched != "" && o.Verdict.State == ready.Waiting {
 		reported.Verdict.Message = unwatched
@@ -252,13 +253,13 @@ func (t *Tracker) Events() []Event {
 }
 
 // emit adds an event about an object.
-func (o *tracked) emit(t *Tracker, what EventType) {
+func (o *trackedObject) emit(t *Tracker, what EventType) {
 	t.events = append(t.events, Event{Type: what, Object: o.Object})
 }
 
 // A GroupWait is a wait for some objects: until all are ready at the same time, or one has failed.
 type GroupWait struct {
-	objects         []*tracked
+	objects         []*trackedObject
 	waiting, failed int
 	isAtEnd         bool // see Await
 	isOver          bool
@@ -286,7 +287,7 @@ func (t *Tracker) Await(ids []kinds.ID, isAtEnd bool) *GroupWait {
 // startWatching watches an object with the first wait for it. A trusted object is taken for ready until the run changes
 // an object, which may break any other except for Namespaces and definitions: all objects in them wait for those, and
 // to watch them again would make thousands wait.
-func (t *Tracker) startWatching(o *tracked) {
+func (t *Tracker) startWatching(o *trackedObject) {
 	switch {
 	case o.watch != nil || o.state == trusted && (!t.hasChanges || kinds.IsContainer(o.Resource.GroupKind())):
 	case o.state == applied || o.state == unconfirmed:
@@ -340,7 +341,7 @@ func (w *GroupWait) drop() {
 }
 
 // counts returns the state of an object as a wait counts it.
-func (w *GroupWait) counts(t *Tracker, o *tracked, verdict ready.Verdict) ready.State {
+func (w *GroupWait) counts(t *Tracker, o *trackedObject, verdict ready.Verdict) ready.State {
 	if t.toleratesFailures && verdict.State == ready.Failed {
 		return ready.Waiting
 	}

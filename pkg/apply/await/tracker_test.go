@@ -100,7 +100,7 @@ func TestObjectsHaveTheirOwnStandards(t *testing.T) {
 	var got []bool
 	for i, m := range manifests {
 		tr.Expect(m, deployments)
-		tr.Applied(m, deployment(m, i+1, 0))
+		tr.NoteApplied(m, deployment(m, i+1, 0))
 		got = append(got, tr.IsWaiting(m.ID()))
 	}
 	if !slices.Equal(got, []bool{true, false}) {
@@ -112,7 +112,7 @@ func TestObjectsHaveTheirOwnStandards(t *testing.T) {
 func TestAssumedObjectEndsItsWait(t *testing.T) {
 	tr, manifests, _ := fleet(t, 1)
 	m := manifests[0]
-	tr.Applied(m, deployment(m, 1, 0))
+	tr.NoteApplied(m, deployment(m, 1, 0))
 	w := tr.Await([]kinds.ID{m.ID()}, false)
 	tr.Assume(m, true)
 	if !slices.ContainsFunc(tr.Events(), func(e Event) bool {
@@ -129,59 +129,59 @@ func TestObservationsOfAnObject(t *testing.T) {
 		want ready.State
 	}{
 		"ready before the response arrives": {func(tr *Tracker, m *payload.Manifest, s *watch) {
-			s.seen(deployment(m, after, 1), true)
-			tr.Applied(m, deployment(m, now, 0))
+			s.observe(deployment(m, after, 1), true)
+			tr.NoteApplied(m, deployment(m, now, 0))
 		}, ready.Ready},
 		"an old list": {func(tr *Tracker, m *payload.Manifest, s *watch) {
-			tr.Applied(m, deployment(m, now, 0))
-			s.listed([]*unstructured.Unstructured{deployment(m, before, 1)}, strconv.Itoa(before))
+			tr.NoteApplied(m, deployment(m, now, 0))
+			s.observeList([]*unstructured.Unstructured{deployment(m, before, 1)}, strconv.Itoa(before))
 		}, ready.Waiting},
 		"a list from before it was created": {func(tr *Tracker, m *payload.Manifest, s *watch) {
-			tr.Applied(m, deployment(m, now, 1))
-			s.listed(nil, strconv.Itoa(before))
+			tr.NoteApplied(m, deployment(m, now, 1))
+			s.observeList(nil, strconv.Itoa(before))
 		}, ready.Ready},
 		"another one of its name, before": {func(tr *Tracker, m *payload.Manifest, s *watch) {
-			tr.Applied(m, deployment(m, now, 1))
+			tr.NoteApplied(m, deployment(m, now, 1))
 			old := deployment(m, before, 0)
 			old.SetUID("another")
-			s.seen(old, true)
-			s.seen(old, false)
+			s.observe(old, true)
+			s.observe(old, false)
 		}, ready.Ready},
 		"another one, by its own watch": {func(tr *Tracker, m *payload.Manifest, s *watch) {
-			tr.Applied(m, deployment(m, now, 1))
+			tr.NoteApplied(m, deployment(m, now, 1))
 			s.key.labels = ""
-			s.seen(deployment(m, before, 0), false)
+			s.observe(deployment(m, before, 0), false)
 		}, ready.Ready},
 		"deleted, by its own watch": {func(tr *Tracker, m *payload.Manifest, s *watch) {
-			tr.Applied(m, deployment(m, now, 1))
+			tr.NoteApplied(m, deployment(m, now, 1))
 			s.key.labels = ""
-			s.seen(deployment(m, after, 1), false)
+			s.observe(deployment(m, after, 1), false)
 		}, ready.Waiting},
 		"deleted, and an older state comes late": {func(tr *Tracker, m *payload.Manifest, s *watch) {
-			tr.Applied(m, deployment(m, now, 1))
+			tr.NoteApplied(m, deployment(m, now, 1))
 			s.key.labels = ""
-			s.seen(deployment(m, after, 1), false)
-			s.seen(deployment(m, now, 1), true)
+			s.observe(deployment(m, after, 1), false)
+			s.observe(deployment(m, now, 1), true)
 		}, ready.Waiting},
 		"ready, and an older state comes late": {func(tr *Tracker, m *payload.Manifest, s *watch) {
-			tr.Applied(m, deployment(m, before, 0))
+			tr.NoteApplied(m, deployment(m, before, 0))
 			tr.do(func() { tr.startWatching(tr.known[m.ID()]) })
-			s.seen(deployment(m, after, 1), true)
-			s.seen(deployment(m, now, 0), true)
+			s.observe(deployment(m, after, 1), true)
+			s.observe(deployment(m, now, 0), true)
 		}, ready.Ready},
 		"ready, and then it breaks": {func(tr *Tracker, m *payload.Manifest, s *watch) {
-			tr.Applied(m, deployment(m, before, 0))
+			tr.NoteApplied(m, deployment(m, before, 0))
 			tr.do(func() { tr.startWatching(tr.known[m.ID()]) })
-			s.seen(deployment(m, now, 1), true)
-			s.seen(deployment(m, after, 0), true)
+			s.observe(deployment(m, now, 1), true)
+			s.observe(deployment(m, after, 0), true)
 		}, ready.Waiting},
 		"ready before the wait": {func(tr *Tracker, m *payload.Manifest, s *watch) {
-			tr.Applied(m, deployment(m, before, 0))
-			s.seen(deployment(m, now, 1), true)
+			tr.NoteApplied(m, deployment(m, before, 0))
+			s.observe(deployment(m, now, 1), true)
 			tr.do(func() { tr.startWatching(tr.known[m.ID()]) })
 		}, ready.Ready},
 		"refused, though it exists": {func(_ *Tracker, m *payload.Manifest, s *watch) {
-			s.seen(deployment(m, now, 1), true)
+			s.observe(deployment(m, now, 1), true)
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,14 +200,14 @@ func TestObservationsOfAnObject(t *testing.T) {
 func TestWaitCountsFromItsBegin(t *testing.T) {
 	tr, manifests, s := fleet(t, 1)
 	m := manifests[0]
-	tr.Applied(m, deployment(m, 5, 0))
+	tr.NoteApplied(m, deployment(m, 5, 0))
 	tr.do(func() {
 		tr.known[m.ID()].Since = time.Now().Add(-time.Hour)
 		tr.startWatching(tr.known[m.ID()])
 	})
-	s.seen(deployment(m, 7, 1), true)
+	s.observe(deployment(m, 7, 1), true)
 	if events := tr.Events(); len(events) != 1 || events[0].Type != Ready || events[0].Waited > time.Minute {
-		t.Errorf("got events %+v", events)
+		t.Errorf("got events %+v, want one that the object is ready, after less than a minute", events)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestFailureEndsAWait(t *testing.T) {
 	tr, manifests, s := fleet(t, 2)
 	ids := []kinds.ID{manifests[0].ID(), manifests[1].ID()}
 	for i, m := range manifests {
-		tr.Applied(m, deployment(m, i+1, 0))
+		tr.NoteApplied(m, deployment(m, i+1, 0))
 	}
 	w, cancelled := tr.Await(ids, false), tr.Await(ids, false)
 	tr.Cancel(cancelled)
@@ -225,7 +225,7 @@ func TestFailureEndsAWait(t *testing.T) {
 		"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
 		"lastTransitionTime": "2026-01-01T00:00:00Z",
 	}}
-	s.seen(failed, true)
+	s.observe(failed, true)
 	var ended []Event
 	for _, event := range tr.Events() {
 		if event.Type == Ended {
@@ -234,7 +234,7 @@ func TestFailureEndsAWait(t *testing.T) {
 	}
 	if len(ended) != 1 || ended[0].Wait != w || len(ended[0].Failed) != 1 ||
 		ended[0].Failed[0].Manifest != manifests[1] {
-		t.Errorf("got ends of waits %+v", ended)
+		t.Errorf("got ends of waits %+v, want one for which %s has failed", ended, manifests[1].ID())
 	}
 }
 
@@ -251,9 +251,9 @@ func TestRolloutThatWasGivenUpHasItsDeadlineAgain(t *testing.T) {
 		}}
 		return object
 	}
-	tr.Applied(m, givenUp(5))
+	tr.NoteApplied(m, givenUp(5))
 	tr.do(func() { tr.startWatching(tr.known[m.ID()]) })
-	s.seen(givenUp(7), true)
+	s.observe(givenUp(7), true)
 	if failed := wait(tr, manifests); len(failed) != 1 {
 		t.Errorf("got %d failed objects", len(failed))
 	}
@@ -282,9 +282,9 @@ func TestObjectSeenBeforeItIsExpected(t *testing.T) {
 	for _, m := range manifests[:4] {
 		shown = append(shown, deployment(m, 5, 1))
 	}
-	s.listed(shown, "5")
-	s.seen(deployment(later[1], 7, 0), true)  // breaks
-	s.seen(deployment(later[2], 7, 1), false) // is deleted
+	s.observeList(shown, "5")
+	s.observe(deployment(later[1], 7, 0), true)  // breaks
+	s.observe(deployment(later[2], 7, 1), false) // is deleted
 	for _, m := range later {
 		tr.Expect(m, deployments)
 		await(tr, m)
@@ -338,13 +338,13 @@ func BenchmarkAwait(b *testing.B) {
 				b.StopTimer()
 				tr, manifests, s := fleet(b, count)
 				for i, m := range manifests {
-					tr.Applied(m, deployment(m, i+1, 0))
+					tr.NoteApplied(m, deployment(m, i+1, 0))
 				}
 				b.StartTimer()
 				done := make(chan []Object)
 				go func() { done <- wait(tr, manifests) }()
 				for i, m := range manifests {
-					s.seen(deployment(m, count+i+1, 1), true)
+					s.observe(deployment(m, count+i+1, 1), true)
 				}
 				<-done
 			}

@@ -29,23 +29,23 @@ type watchKey struct {
 	labels, fieldsOnly string // selectors
 }
 
-// named returns the field selector for an object.
-func named(name string) string {
+// nameSelector returns the field selector for an object.
+func nameSelector(name string) string {
 	return fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 }
 
-// A watch of the objects of a resource.
+// A watch watches the objects of a resource.
 type watch struct {
 	tracker  *Tracker
 	key      watchKey
 	resource cluster.Resource // of tracked objects
 	stop     context.CancelFunc
 
-	// These are guarded by the tracker.
-	err        error                                   // why the watch has failed
+	// The following fields are guarded by the tracker.
+	err        error                                   // the last failure of the watch
 	isReported bool                                    // err was reported
 	isListed   bool                                    // its first list is complete
-	early      map[kinds.ID]*unstructured.Unstructured // objects that it has shown before they were expected
+	early      map[kinds.ID]*unstructured.Unstructured // objects that were observed before they were expected
 	// by name: the objects that decide whether a Service serves; nil for a watch of tracked objects
 	related map[string]*unstructured.Unstructured
 }
@@ -76,7 +76,7 @@ func (t *Tracker) start(key watchKey, resource cluster.Resource, related map[str
 		List: objects.List, Watch: objects.Watch, Client: t.cluster.Objects, Labels: key.labels, Fields: key.fieldsOnly,
 		Trim: trim,
 	}
-	t.running.Go(func() { resourcewatch.Run(ctx, from, s, longestPause, func(err error) { t.broke(s, err) }) })
+	t.running.Go(func() { resourcewatch.Run(ctx, from, s, longestPause, func(err error) { t.noteError(s, err) }) })
 	return s
 }
 
@@ -84,9 +84,9 @@ func (t *Tracker) start(key watchKey, resource cluster.Resource, related map[str
 func (s *watch) OnChange(object *unstructured.Unstructured, exists bool) {
 	trim(object)
 	if s.related != nil {
-		s.seenRelated(object, exists)
+		s.observeRelated(object, exists)
 	} else {
-		s.seen(object, exists)
+		s.observe(object, exists)
 	}
 }
 
@@ -94,15 +94,15 @@ func (s *watch) OnChange(object *unstructured.Unstructured, exists bool) {
 func (s *watch) OnList(objects []*unstructured.Unstructured, version string) {
 	s.tracker.do(func() { s.err = nil })
 	if s.related != nil {
-		s.listedRelated(objects)
+		s.observeRelatedList(objects)
 	} else {
-		s.listed(objects, version)
+		s.observeList(objects, version)
 	}
 }
 
 // watchObject watches an object, together with all others of its resource and release. An existing
 // create-only object may lack the label of the release: it has a watch alone.
-func (t *Tracker) watchObject(o *tracked, alone bool) {
+func (t *Tracker) watchObject(o *trackedObject, alone bool) {
 	id := o.Resource.Scoped(o.Manifest.ID())
 	key := watchKey{
 		resource: o.Resource.GroupVersionResource,
@@ -110,7 +110,7 @@ func (t *Tracker) watchObject(o *tracked, alone bool) {
 	}
 	switch {
 	case alone:
-		key.labels, key.namespace, key.fieldsOnly = "", id.Namespace, named(id.Name)
+		key.labels, key.namespace, key.fieldsOnly = "", id.Namespace, nameSelector(id.Name)
 	case t.narrow[key.resource]:
 		key.namespace = id.Namespace
 	}
@@ -120,7 +120,7 @@ func (t *Tracker) watchObject(o *tracked, alone bool) {
 
 // catchUp observes an object that its watch has shown before it was expected, since a watch shows it
 // only once. An object that a complete list lacks may have lost its label: it gets a watch alone.
-func (o *tracked) catchUp(t *Tracker) {
+func (o *trackedObject) catchUp(t *Tracker) {
 	id := o.Resource.Scoped(o.Manifest.ID())
 	object, exists := o.watch.early[id]
 	delete(o.watch.early, id)
@@ -134,7 +134,7 @@ func (o *tracked) catchUp(t *Tracker) {
 }
 
 // find returns the tracked object; nil if the watch has shown another one.
-func (s *watch) find(object *unstructured.Unstructured) *tracked {
+func (s *watch) find(object *unstructured.Unstructured) *trackedObject {
 	o := s.tracker.objects[s.resource.IDOf(object)]
 	if o == nil || o.Resource.GroupVersionResource != s.key.resource {
 		return nil
@@ -142,9 +142,9 @@ func (s *watch) find(object *unstructured.Unstructured) *tracked {
 	return o
 }
 
-// seen observes an object, or keeps it until it is expected. If it has left the watch, it may only have lost its label,
-// so it gets a watch alone.
-func (s *watch) seen(object *unstructured.Unstructured, exists bool) {
+// observe observes an object, or keeps the object until it is expected. An object that has left the watch may only have
+// lost its label, so it gets a watch of its own.
+func (s *watch) observe(object *unstructured.Unstructured, exists bool) {
 	s.tracker.do(func() {
 		o := s.find(object)
 		switch {
@@ -164,11 +164,11 @@ func (s *watch) seen(object *unstructured.Unstructured, exists bool) {
 	})
 }
 
-func (s *watch) listed(objects []*unstructured.Unstructured, version string) {
+func (s *watch) observeList(objects []*unstructured.Unstructured, version string) {
 	s.tracker.do(func() {
 		s.isListed = true
 		clear(s.early)
-		found := map[*tracked]bool{}
+		found := map[*trackedObject]bool{}
 		for _, object := range objects {
 			if o := s.find(object); o != nil {
 				found[o] = true
@@ -189,9 +189,9 @@ func (s *watch) listed(objects []*unstructured.Unstructured, version string) {
 	})
 }
 
-// broke notes an error of a watch, which is retried by itself. A watch that the user may not start in the whole cluster
-// is replaced by watches in the namespaces of the objects.
-func (t *Tracker) broke(s *watch, err error) {
+// noteError notes an error of a watch, which is retried by itself. A watch that the user may not start in the whole
+// cluster is replaced by watches in the namespaces of the objects.
+func (t *Tracker) noteError(s *watch, err error) {
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) && !apierrors.IsNotFound(err) &&
 		!apierrors.IsMethodNotSupported(err) {
 		return
@@ -207,29 +207,29 @@ func (t *Tracker) broke(s *watch, err error) {
 				s.stop()
 				t.watchObject(o, false)
 			case isNew && o.state != expected:
-				t.events = append(t.events, Event{Type: Invisible, Object: o.reported(t)})
+				t.events = append(t.events, Event{Type: Invisible, Object: o.forReport(t)})
 			}
 		}
 	})
 }
 
 // whyUnwatched returns why an object, or a Service that it calls, can't be watched; "" if both can.
-func (o *tracked) whyUnwatched(t *Tracker) string {
+func (o *trackedObject) whyUnwatched(t *Tracker) string {
 	if o.watch != nil && o.watch.err != nil {
-		return cantSee("it", o.watch)
+		return unknownState("it", o.watch)
 	}
 	for _, name := range o.calls {
 		for _, s := range t.watchesOf([]types.NamespacedName{name}) {
 			if s.err != nil {
-				return cantSee("Service "+name.String(), s)
+				return unknownState("Service "+name.String(), s)
 			}
 		}
 	}
 	return ""
 }
 
-// cantSee returns the message about a failed watch, with the missing right if the watch is forbidden.
-func cantSee(what string, s *watch) string {
+// unknownState returns the message about a failed watch, with the missing right if the watch is forbidden.
+func unknownState(what string, s *watch) string {
 	if !apierrors.IsForbidden(s.err) {
 		return fmt.Sprintf("the state of %s is unknown, since it can't be watched: %s", what,
 			printable.Line(s.err.Error()))

@@ -29,7 +29,7 @@ type refusal struct{ error }
 
 func (r *refusal) Unwrap() error { return r.error }
 
-func (r *runner) do(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts,
+func (r *runner) do(ctx context.Context, stage deploymenthook.Stage, facts deploymenthook.RolloutFacts,
 	action deploymenthook.HookAction) error {
 	switch action.Do {
 	case deploymenthook.Compare:
@@ -49,9 +49,9 @@ func (r *runner) do(ctx context.Context, stage deploymenthook.Stage, seen deploy
 	case deploymenthook.Delete:
 		return r.delete(ctx, action.Pod)
 	case deploymenthook.Report:
-		return r.report(ctx, stage, seen, action)
+		return r.report(ctx, stage, facts, action)
 	default:
-		return r.save(ctx, stage, seen, action)
+		return r.save(ctx, stage, facts, action)
 	}
 }
 
@@ -89,18 +89,18 @@ func (r *runner) delete(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // save saves the state of an action, and scales the Deployment in the same write.
-func (r *runner) save(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts,
+func (r *runner) save(ctx context.Context, stage deploymenthook.Stage, facts deploymenthook.RolloutFacts,
 	action deploymenthook.HookAction) error {
 	result := action.State.Hooks[stage].Result
-	if result != "" && seen.State.Hooks[stage].Result == "" {
+	if result != "" && facts.State.Hooks[stage].Result == "" {
 		r.logs.follow(ctx, stage, action.Pod)
 		r.logs.drain()
 		r.ran[stage] = result
 	}
-	if err := r.reporter.clear(ctx, seen.Live, *action.State, result); err != nil {
+	if err := r.reporter.clear(ctx, facts.Live, *action.State, result); err != nil {
 		return err
 	}
-	if err := r.write(ctx, seen.Live, action); err != nil {
+	if err := r.write(ctx, facts.Live, action); err != nil {
 		return err
 	}
 	if action.IsOverruling {
@@ -141,8 +141,8 @@ func (r *runner) patchState(ctx context.Context, live *appsv1.Deployment, action
 	return err
 }
 
-// report reports a failed attempt: by an event and a condition of the Deployment, and to Settings.Failed.
-func (r *runner) report(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts,
+// report reports a failed attempt: by an event and a condition of the Deployment, and to Settings.OnFailure.
+func (r *runner) report(ctx context.Context, stage deploymenthook.Stage, facts deploymenthook.RolloutFacts,
 	action deploymenthook.HookAction) error {
 	r.logs.drain()
 	r.log = nil
@@ -151,33 +151,34 @@ func (r *runner) report(ctx context.Context, stage deploymenthook.Stage, seen de
 	}
 	action = action.WithLastLine(stage, r.log)
 	message := fmt.Sprintf("the %s hook, attempt %d: %s", stage, action.Attempt, action.Message)
-	if err := r.reporter.failed(ctx, seen.Live, action.Reason, message, r.log); err != nil {
+	if err := r.reporter.reportFailure(ctx, facts.Live, action.Reason, message, r.log); err != nil {
 		return err
 	}
-	if err := r.write(ctx, seen.Live, action); err != nil {
+	if err := r.write(ctx, facts.Live, action); err != nil {
 		return err
 	}
 	r.refused = nil
 	if r.rollout.Hooks.Of(stage).Policy() != deploymenthook.Abort { // with Abort, the result of the step reports it
-		r.Failed(r.nameOf(stage), action.Reason, fmt.Sprintf("attempt %d failed: %s", action.Attempt, action.Message),
-			indented(r.log))
+		message = fmt.Sprintf("attempt %d failed: %s", action.Attempt, action.Message)
+		r.OnFailure(r.nameOf(stage), action.Reason, message, indentLines(r.log))
 	}
 	return nil
 }
 
-// giveUp ends the rollout. It reports the failure, unless it was reported as a failed attempt.
-func (r *runner) giveUp(ctx context.Context, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) error {
+// giveUp ends the rollout, and reports a failure that was not reported as a failed attempt.
+func (r *runner) giveUp(ctx context.Context, facts deploymenthook.RolloutFacts,
+	action deploymenthook.HookAction) error {
 	r.logs.drain()
-	if err := r.write(ctx, seen.Live, action); err != nil {
+	if err := r.write(ctx, facts.Live, action); err != nil {
 		return err
 	}
 	if action.State != nil && action.Reason != deploymenthook.HookFailed {
-		if err := r.reporter.failed(ctx, seen.Live, action.Reason, action.Message, nil); err != nil {
+		if err := r.reporter.reportFailure(ctx, facts.Live, action.Reason, action.Message, nil); err != nil {
 			r.reporter.warn("the reason why its rollout has stopped can't be written to the Deployment: " +
 				printable.Line(err.Error()))
 		}
 	}
-	return &givenUp{&reason.Error{Reason: action.Reason, Message: action.Message}, r.log}
+	return &stoppedError{&reason.Error{Reason: action.Reason, Message: action.Message}, r.log}
 }
 
 // Abandon ends rollouts that an earlier version has begun, of Deployments that the release no longer has.

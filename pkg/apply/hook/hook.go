@@ -1,4 +1,4 @@
-// Package hook has the steps of Deployments with lifecycle hooks. It gathers facts from the cluster, lets package
+// Package hook has the steps of Deployments with lifecycle hooks. A step gathers facts from the cluster, lets package
 // deploymenthook decide on the next action, does that action, and gathers the facts again.
 //
 // Settings.Steps is the call to start from. The steps are in step.go, and the loop of looks and actions in run.go.
@@ -8,8 +8,6 @@ package hook
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,7 +21,6 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
-	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -39,10 +36,11 @@ type Settings struct {
 	Pause      time.Duration // before a rollout that a hook has stopped is tried again; none if it is 0
 	IsPreview  bool
 
-	// Failed is called with a failed attempt and the last lines of its pod, unless the result of the step reports them.
-	Failed func(step object.StepID, reason, message string, log []string)
-	// Logged is called with each log line of the pod of a hook; logs are not followed if it is nil.
-	Logged func(step object.StepID, line string)
+	// OnFailure is called with a failed attempt and the last lines of its pod, unless the result of the step reports
+	// them.
+	OnFailure func(step object.StepID, reason, message string, log []string)
+	// OnLogLine is called with each log line of the pod of a hook; logs are not followed if it is nil.
+	OnLogLine func(step object.StepID, line string)
 }
 
 // A runner runs the hooks of one Deployment, for one apply.
@@ -77,8 +75,8 @@ func (s Settings) newRunner(id kinds.ID, m *payload.Manifest, rollout deployment
 		masker:   rollout.Masker(), ran: map[deploymenthook.Stage]deploymenthook.HookResult{},
 		logs: &podLogs{client: s.Cluster.Client, hooks: rollout.Hooks, streams: map[types.UID]*stream{}},
 	}
-	if s.Logged != nil {
-		r.logs.logged = func(stage deploymenthook.Stage, line string) { s.Logged(r.nameOf(stage), line) }
+	if s.OnLogLine != nil {
+		r.logs.onLine = func(stage deploymenthook.Stage, line string) { s.OnLogLine(r.nameOf(stage), line) }
 	}
 	return r
 }
@@ -141,55 +139,4 @@ func (r *runner) nameOf(stage deploymenthook.Stage) object.StepID {
 	id := object.StepOf(r.manifest)
 	id.Hook = string(stage)
 	return id
-}
-
-// Names returns the Deployments of a release that have hooks, as NAMESPACE/NAME, and the stages of each.
-func Names(release *payload.Payload) (names []string, stages map[string][]deploymenthook.Stage) {
-	stages = map[string][]deploymenthook.Stage{}
-	for _, m := range release.Manifests {
-		hooks, _ := deploymenthook.Parse(m.Object())
-		if hooks != nil && !m.IsTombstone() {
-			name := m.ID().Namespace + "/" + m.ID().Name
-			names, stages[name] = append(names, name), hooks.Stages()
-		}
-	}
-	return names, stages
-}
-
-// Select returns the hooks of a release that a user has written as NAMESPACE/NAME[:STAGE] of their Deployments.
-func Select(release *payload.Payload, written []string) (map[kinds.ID][]deploymenthook.Stage, error) {
-	names, hooked := Names(release)
-	selected := map[kinds.ID][]deploymenthook.Stage{}
-	for _, text := range written {
-		deployment, stage, hasStage := strings.Cut(strings.TrimSpace(text), ":")
-		namespace, name, _ := strings.Cut(deployment, "/")
-		id := kinds.NewID(kinds.Deployment, namespace, name)
-		stages := hooked[deployment]
-		switch {
-		case namespace == "" || name == "" || strings.Contains(name, "/"):
-			return nil, fmt.Errorf("%q names no Deployment: write NAMESPACE/NAME, with :pre, :mid or :post for one "+
-				"hook only", printable.Line(text))
-		case stages == nil && len(names) == 0:
-			return nil, fmt.Errorf("%s has no hooks in the release: no Deployment has any", id)
-		case stages == nil:
-			return nil, fmt.Errorf("%s has no hooks in the release: these have: %s", id, printable.Few(names, 5))
-		case hasStage && !slices.Contains(stages, deploymenthook.Stage(stage)):
-			return nil, fmt.Errorf("%s has no %q hook: it has %s", id, printable.Line(stage), joined(stages))
-		case hasStage:
-			stages = []deploymenthook.Stage{deploymenthook.Stage(stage)}
-		}
-		selected[id] = append(slices.DeleteFunc(selected[id], func(s deploymenthook.Stage) bool {
-			return slices.Contains(stages, s)
-		}), stages...)
-	}
-	return selected, nil
-}
-
-// joined lists stages.
-func joined(stages []deploymenthook.Stage) string {
-	texts := make([]string, len(stages))
-	for i, stage := range stages {
-		texts[i] = string(stage)
-	}
-	return strings.Join(texts, ", ")
 }

@@ -31,13 +31,13 @@ type stream struct {
 type podLogs struct {
 	client  kubernetes.Interface
 	hooks   *deploymenthook.Hooks
-	logged  func(stage deploymenthook.Stage, line string) // nil if logs are not followed
+	onLine  func(stage deploymenthook.Stage, line string) // nil if logs are not followed
 	streams map[types.UID]*stream                         // by pod, including those that have ended
 }
 
 // follow passes on the log of a pod that runs, or has succeeded before the hook saw it run.
 func (l *podLogs) follow(ctx context.Context, stage deploymenthook.Stage, pod *corev1.Pod) {
-	if l.logged == nil || pod == nil || l.streams[pod.UID] != nil ||
+	if l.onLine == nil || pod == nil || l.streams[pod.UID] != nil ||
 		pod.Status.Phase != corev1.PodRunning && pod.Status.Phase != corev1.PodSucceeded {
 		return
 	}
@@ -54,7 +54,7 @@ func (l *podLogs) follow(ctx context.Context, stage deploymenthook.Stage, pod *c
 		defer body.Close()
 		lines := bufio.NewScanner(body)
 		for lines.Buffer(nil, mostBytes); lines.Scan(); {
-			l.logged(stage, printable.Line(lines.Text()))
+			l.onLine(stage, printable.Line(lines.Text()))
 		}
 	}()
 }

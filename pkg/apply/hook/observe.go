@@ -101,27 +101,27 @@ func (o observer) oldPods(ctx context.Context, deployment *appsv1.Deployment) ([
 
 // look gathers the facts for the next action of a stage.
 func (r *runner) look(ctx context.Context, stage deploymenthook.Stage) (deploymenthook.RolloutFacts, error) {
-	seen := deploymenthook.RolloutFacts{
+	facts := deploymenthook.RolloutFacts{
 		Now: r.Cluster.Now(), IsOverruled: r.isOverruled.Load(), IsChanged: r.isChanged, LastState: r.lastState,
 		Refused: r.refused,
 	}
 	var err error
-	if seen.Live, err = r.observer.deployment(ctx); err != nil {
-		return seen, err
+	if facts.Live, err = r.observer.deployment(ctx); err != nil {
+		return facts, err
 	}
-	if seen.State, err = r.state(seen.Live); err != nil {
-		return seen, err
+	if facts.State, err = r.state(facts.Live); err != nil {
+		return facts, err
 	}
-	if seen.Pods, err = r.observer.pods(ctx, r.observer.hookPods()); err != nil || seen.Live == nil {
-		return seen, err
+	if facts.Pods, err = r.observer.pods(ctx, r.observer.hookPods()); err != nil || facts.Live == nil {
+		return facts, err
 	}
-	if stage == deploymenthook.Mid && seen.Live.Spec.Replicas != nil && *seen.Live.Spec.Replicas == 0 {
-		seen.OldPods, err = r.observer.oldPods(ctx, seen.Live)
+	if stage == deploymenthook.Mid && facts.Live.Spec.Replicas != nil && *facts.Live.Spec.Replicas == 0 {
+		facts.OldPods, err = r.observer.oldPods(ctx, facts.Live)
 	}
 	if stage == deploymenthook.Post {
-		seen.ReplicaSet, err = r.observer.newReplicaSet(ctx, seen.Live)
+		facts.ReplicaSet, err = r.observer.newReplicaSet(ctx, facts.Live)
 	}
-	return seen, err
+	return facts, err
 }
 
 // state returns the state of the hooks. If the Deployment and the record differ, the Deployment's counts, and is

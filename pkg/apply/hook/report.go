@@ -28,8 +28,9 @@ type reporter struct {
 	warn    func(text string)
 }
 
-// failed reports a failure.
-func (r reporter) failed(ctx context.Context, live *appsv1.Deployment, reason, message string, log []string) error {
+// reportFailure reports a failure.
+func (r reporter) reportFailure(ctx context.Context, live *appsv1.Deployment, reason, message string,
+	log []string) error {
 	if live == nil {
 		return nil
 	}

@@ -12,17 +12,17 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// isDue reports whether the template may still have to be rolled out with its hooks. It sends no request.
+// isDue reports, without a request, whether the template may still have to be rolled out with its hooks.
 func (r *runner) isDue() bool {
 	state, _ := r.stateOf(r.id)
 	return !state.IsRolledOut(r.rollout.Template) || !r.rollout.Override.IsEmpty() && !r.isOverruled.Load()
 }
 
-// mostConflicts is how often an action is retried because another client has just written the Deployment.
+// mostConflicts limits the retries of an action after conflicts with other writers of the Deployment.
 const mostConflicts = 10
 
-// run does one action after the other, until the next step may follow or an action has to wait. Its error is a *givenUp
-// if the rollout has to stop; any other error may be retried.
+// run does one action after the other, until the next step may follow or an action has to wait. Its error is a
+// *stoppedError if the rollout has to stop; any other error may be retried.
 func (r *runner) run(ctx context.Context, stage deploymenthook.Stage,
 	next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) (object.TryResult, error) {
 	r.running.Lock() // the Deployment may be applied again during its post hook
@@ -34,20 +34,20 @@ func (r *runner) run(ctx context.Context, stage deploymenthook.Stage,
 		}}, nil
 	}
 	for conflicts := 0; ; {
-		seen, err := r.look(ctx, stage)
+		facts, err := r.look(ctx, stage)
 		if err != nil {
 			return object.TryResult{}, err
 		}
-		action := next(seen)
+		action := next(facts)
 		switch action.Do {
 		case deploymenthook.Proceed:
 			return object.TryResult{Change: r.change(stage, action)}, nil
 		case deploymenthook.Wait:
-			return object.TryResult{Wait: r.waitFor(ctx, stage, seen, action)}, nil
+			return object.TryResult{Wait: r.waitFor(ctx, stage, facts, action)}, nil
 		case deploymenthook.GiveUp:
-			err = r.giveUp(ctx, seen, action)
+			err = r.giveUp(ctx, facts, action)
 		default:
-			err = r.do(ctx, stage, seen, action)
+			err = r.do(ctx, stage, facts, action)
 		}
 		if apierrors.IsConflict(err) && conflicts < mostConflicts { // the deployment controller writes at the same time
 			conflicts++
@@ -58,7 +58,7 @@ func (r *runner) run(ctx context.Context, stage deploymenthook.Stage,
 		}
 		// its pods take a moment, and another client may scale it up again
 		if action.Do == deploymenthook.Scale && stage == deploymenthook.Mid {
-			return object.TryResult{Wait: r.waitFor(ctx, stage, seen,
+			return object.TryResult{Wait: r.waitFor(ctx, stage, facts,
 				deploymenthook.HookAction{Message: "the Deployment is scaled to 0"})}, nil
 		}
 	}
@@ -68,15 +68,15 @@ func (r *runner) run(ctx context.Context, stage deploymenthook.Stage,
 func (r *runner) scaleBack(ctx context.Context) error {
 	r.running.Lock()
 	defer r.running.Unlock()
-	seen, err := r.look(ctx, "")
-	if err != nil || seen.Live == nil {
+	facts, err := r.look(ctx, "")
+	if err != nil || facts.Live == nil {
 		return err
 	}
-	replicas, state := seen.State.Restore(seen.Live)
+	replicas, state := facts.State.Restore(facts.Live)
 	if replicas == nil {
 		return nil
 	}
-	return r.write(ctx, seen.Live, deploymenthook.HookAction{State: state, Replicas: replicas})
+	return r.write(ctx, facts.Live, deploymenthook.HookAction{State: state, Replicas: replicas})
 }
 
 // takeScaled returns, once, the Deployment as it was scaled back last; nil if it was not.
@@ -111,11 +111,11 @@ func (r *runner) change(stage deploymenthook.Stage, proceed deploymenthook.HookA
 	return object.Change{Action: object.NotNeeded, Message: proceed.Message}
 }
 
-// A givenUp is the error of a rollout that stops.
-type givenUp struct {
+// A stoppedError is the error of a rollout that stops.
+type stoppedError struct {
 	err *reason.Error
 	log []string // the last lines of the failed pod
 }
 
-func (g *givenUp) Error() string { return g.err.Error() }
-func (g *givenUp) Unwrap() error { return g.err }
+func (e *stoppedError) Error() string { return e.err.Error() }
+func (e *stoppedError) Unwrap() error { return e.err }

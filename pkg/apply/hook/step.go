@@ -51,8 +51,8 @@ func (s *stageStep) Needs() []int {
 
 // Do continues the hook, until it has finished or has to wait.
 func (s *stageStep) Do(context.Context) object.TryResult {
-	return s.try(s.ID(), s.stage, func(seen deploymenthook.RolloutFacts) deploymenthook.HookAction {
-		return s.rollout.Next(s.stage, seen)
+	return s.try(s.ID(), s.stage, func(facts deploymenthook.RolloutFacts) deploymenthook.HookAction {
+		return s.rollout.Next(s.stage, facts)
 	})
 }
 
@@ -60,11 +60,11 @@ func (s *stageStep) Do(context.Context) object.TryResult {
 type applyStep struct {
 	object.StepBase
 	*runner
-	did *object.Change // the result of the apply, kept while AfterApply is retried
+	result *object.Change // the result of the apply, kept while AfterApply is retried
 }
 
 func (s *applyStep) Do(context.Context) object.TryResult {
-	if s.did == nil {
+	if s.result == nil {
 		isDue := s.isDue()
 		if before := s.try(s.ID(), "", s.rollout.NextApply); before.Err != nil || before.Wait != nil {
 			return before
@@ -73,7 +73,7 @@ func (s *applyStep) Do(context.Context) object.TryResult {
 		if applied.Err != nil {
 			return applied
 		}
-		s.did = &applied.Change
+		s.result = &applied.Change
 	}
 	if after := s.try(s.ID(), "", s.rollout.AfterApply); after.Err != nil || after.Wait != nil {
 		return after
@@ -81,8 +81,8 @@ func (s *applyStep) Do(context.Context) object.TryResult {
 	if live := s.takeScaled(); live != nil {
 		s.Applier.Workload(s.manifest).Observe(live)
 	}
-	change := *s.did
-	s.did = nil
+	change := *s.result
+	s.result = nil
 	return object.TryResult{Change: change}
 }
 
@@ -108,41 +108,41 @@ func (s *applyStep) apply(isDue bool) object.TryResult {
 	return applied
 }
 
-// try does actions until the next step may follow, or an action has to wait, and returns the result. It does none on
-// the Deployment of another release.
+// try does actions until the next step may follow, or an action has to wait, and returns the result. It refuses the
+// Deployment of another release.
 func (r *runner) try(id object.StepID, stage deploymenthook.Stage,
 	next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) object.TryResult {
-	did, err := object.TryResult{}, error(nil)
+	result, err := object.TryResult{}, error(nil)
 	if !r.isChecked && r.isDue() {
 		err = r.Applier.Workload(r.manifest).CheckOwner()
 		r.isChecked = err == nil
 	}
 	if err == nil {
-		did, err = r.run(r.RequestCtx, stage, next)
+		result, err = r.run(r.RequestCtx, stage, next)
 	}
-	did.StepID = id
+	result.StepID = id
 	if err == nil {
-		return did
+		return result
 	}
-	did = object.TryResult{Change: object.Change{StepID: id, Action: object.Failed}}
-	var givenUp *givenUp
-	if errors.As(err, &givenUp) {
-		did.Err = object.FailureOf(id, givenUp.err)
-		did.Err.Why = indented(givenUp.log)
-		return did
+	result = object.TryResult{Change: object.Change{StepID: id, Action: object.Failed}}
+	var stopped *stoppedError
+	if errors.As(err, &stopped) {
+		result.Err = object.FailureOf(id, stopped.err)
+		result.Err.Why = indentLines(stopped.log)
+		return result
 	}
-	did.IsRetryable, did.Pause = r.Applier.IsRetryable(r.manifest, err) ||
+	result.IsRetryable, result.Pause = r.Applier.IsRetryable(r.manifest, err) ||
 		apierrors.IsNotFound(err), object.WantedPause(err)
-	if !did.IsRetryable && errors.As(err, new(*refusal)) {
-		did.StepID = object.StepOf(r.manifest)
+	if !result.IsRetryable && errors.As(err, new(*refusal)) {
+		result.StepID = object.StepOf(r.manifest)
 	}
-	did.Err = object.NewFailure(r.manifest, err)
-	did.Err.StepID = did.StepID
-	return did
+	result.Err = object.NewFailure(r.manifest, err)
+	result.Err.StepID = result.StepID
+	return result
 }
 
-// indented returns lines of a log as they stand below a failure.
-func indented(log []string) []string {
+// indentLines returns lines of a log as they stand below a failure.
+func indentLines(log []string) []string {
 	lines := make([]string, len(log))
 	for i, line := range log {
 		lines[i] = "  | " + line

@@ -11,8 +11,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// How long a hook waits at most before it looks again: its watch wakes it at once, but covers only the pods of hooks,
-// and may be forbidden.
+// The longest pauses before a hook gathers its facts again: its watch wakes it at once, but covers only the pods of
+// hooks, and may be forbidden.
 const (
 	lookEvery    = 10 * time.Second
 	lookOften    = 500 * time.Millisecond // for old pods, and for a new ReplicaSet
@@ -20,21 +20,21 @@ const (
 )
 
 // waitFor returns the wait of an action.
-func (r *runner) waitFor(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts,
+func (r *runner) waitFor(ctx context.Context, stage deploymenthook.Stage, facts deploymenthook.RolloutFacts,
 	action deploymenthook.HookAction) *object.StepWait {
-	until := seen.Now.Add(lookEvery)
-	if len(seen.OldPods) > 0 || stage == deploymenthook.Post && seen.ReplicaSet == nil {
-		until = seen.Now.Add(lookOften)
+	until := facts.Now.Add(lookEvery)
+	if len(facts.OldPods) > 0 || stage == deploymenthook.Post && facts.ReplicaSet == nil {
+		until = facts.Now.Add(lookOften)
 	}
 	if !action.Until.IsZero() && action.Until.Before(until) {
 		until = action.Until
 	}
-	wait := &object.StepWait{For: action.Message, Since: seen.Now}
-	if began := seen.State.Hooks[stage].Began; began != nil {
+	wait := &object.StepWait{For: action.Message, Since: facts.Now}
+	if began := facts.State.Hooks[stage].Began; began != nil {
 		wait.Since = began.Time
 	}
 	wait.Pause = until.Sub(r.Cluster.Now())
-	wait.Changed, wait.Stop = r.observer.await(ctx, seen.Pods)
+	wait.Changed, wait.Stop = r.observer.await(ctx, facts.Pods)
 	if action.Pod != nil {
 		r.lastState = deploymenthook.StateOf(action.Pod)
 	}
@@ -42,12 +42,12 @@ func (r *runner) waitFor(ctx context.Context, stage deploymenthook.Stage, seen d
 	return wait
 }
 
-// await watches the pods of hooks, and signals one that differs from those that were seen, until stop is called.
-func (o observer) await(ctx context.Context, seen []*corev1.Pod) (changed <-chan struct{}, stop context.CancelFunc) {
+// await watches the pods of hooks until stop is called, and signals each pod that differs from its known version.
+func (o observer) await(ctx context.Context, known []*corev1.Pod) (changed <-chan struct{}, stop context.CancelFunc) {
 	ctx, stop = context.WithCancel(ctx)
-	changes := podChanges{seen: map[string]string{}, changed: make(chan struct{}, 1)}
-	for _, pod := range seen {
-		changes.seen[pod.Name] = pod.ResourceVersion
+	changes := podChanges{versions: map[string]string{}, changed: make(chan struct{}, 1)}
+	for _, pod := range known {
+		changes.versions[pod.Name] = pod.ResourceVersion
 	}
 	pods := o.client.CoreV1().Pods(o.id.Namespace)
 	go resourcewatch.Run(ctx, resourcewatch.ListerWatcher[*corev1.PodList]{
@@ -58,22 +58,22 @@ func (o observer) await(ctx context.Context, seen []*corev1.Pod) (changed <-chan
 	return changes.changed, stop
 }
 
-// podChanges reports pods that differ from the versions that were seen.
+// podChanges reports pods that differ from their known versions.
 type podChanges struct {
-	seen    map[string]string
-	changed chan struct{}
+	versions map[string]string
+	changed  chan struct{}
 }
 
 // OnChange is called with a pod that has changed, or was deleted.
 func (c podChanges) OnChange(pod *corev1.Pod, exists bool) {
-	if !exists || c.seen[pod.Name] != pod.ResourceVersion {
+	if !exists || c.versions[pod.Name] != pod.ResourceVersion {
 		c.report()
 	}
 }
 
 // OnList is called with all pods.
 func (c podChanges) OnList(pods []*corev1.Pod, _ string) {
-	if len(pods) != len(c.seen) {
+	if len(pods) != len(c.versions) {
 		c.report()
 	}
 	for _, pod := range pods {

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// mutated returns the fields of an object that differ from the request: a mutating policy or webhook has changed them,
-// and leaves no trace in the object. Of the metadata only labels and annotations are compared. The status is not, since
-// controllers write it. A field ends in "?" if the server may only have converted or defaulted it: it has another type,
-// is absent, or is a list.
-func mutated(live, sent *unstructured.Unstructured) []string {
+// mutatedFields returns the fields of an object that differ from the request: a mutating policy or webhook has changed
+// them, and leaves no trace in the object. Of the metadata only labels and annotations are compared. The status is not,
+// since controllers write it. A field ends in "?" if the server may only have converted or defaulted it: it has another
+// type, is absent, or is a list.
+func mutatedFields(live, sent *unstructured.Unstructured) []string {
 	var changed []string
 	for field, value := range sent.Object {
 		switch field {
@@ -67,7 +67,7 @@ func differences(path string, live, sent any) []string {
 	return changed
 }
 
-// isSameValue reports whether a live value is equal to the sent one, whatever their notation.
+// isSameValue reports whether a live value is equal to the sent value, in any notation.
 func isSameValue(live, sent any) bool {
 	if sent == nil || number(live) == number(sent) || live == nil && reflect.ValueOf(sent).IsZero() {
 		return true
@@ -99,9 +99,9 @@ func (n *attempt) warnOfAdmission(now *unstructured.Unstructured) {
 	if holdsSecrets(n.Manifest) || n.keepsUnknown { // the present definition drops the fields of the coming one
 		return
 	}
-	for _, field := range mutated(now, n.sent) {
+	for _, field := range mutatedFields(now, n.sent) {
 		if !strings.HasSuffix(field, "?") {
-			n.applier.handler.Warned(n.Manifest,
+			n.applier.handler.OnWarnings(n.Manifest,
 				[]string{"admission makes " + field +
 					" something else than in the manifest: a mutating policy or webhook does that"})
 		}

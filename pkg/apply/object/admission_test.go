@@ -40,7 +40,7 @@ func TestFieldsKeptAsSent(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := len(mutated(&live, &sent)) == 0; got != c.want {
+			if got := len(mutatedFields(&live, &sent)) == 0; got != c.want {
 				t.Errorf("live %s, sent %s: got %t", c.live, c.sent, got)
 			}
 		})
@@ -68,7 +68,7 @@ func TestFieldsChangedByAdmission(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := mutated(&live, &sent); !slices.Equal(got, c.want) {
+			if got := mutatedFields(&live, &sent); !slices.Equal(got, c.want) {
 				t.Errorf("got changed fields %v, want %v", got, c.want)
 			}
 		})

@@ -29,8 +29,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A scope has the fields that the parts of an Applier share.
-type scope struct {
+// An applierScope has the fields that the parts of an Applier share.
+type applierScope struct {
 	requestCtx context.Context // of all requests
 	cluster    *cluster.Cluster
 	before     *inventory.Inventory // the objects of the cluster before the run
@@ -39,7 +39,7 @@ type scope struct {
 }
 
 // read returns an object of the cluster; nil if it does not exist.
-func (s *scope) read(resource cluster.Resource, id kinds.ID) (*unstructured.Unstructured, error) {
+func (s *applierScope) read(resource cluster.Resource, id kinds.ID) (*unstructured.Unstructured, error) {
 	live, err := s.cluster.In(resource, id.Namespace).Get(s.requestCtx, id.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -47,8 +47,8 @@ func (s *scope) read(resource cluster.Resource, id kinds.ID) (*unstructured.Unst
 	return live, err
 }
 
-// recordEvent writes an event of Kubernetes. That it can't be written fails no step.
-func (s *scope) recordEvent(event cluster.ObjectEvent) {
+// recordEvent writes an event of Kubernetes. A failure of the write fails no step.
+func (s *applierScope) recordEvent(event cluster.ObjectEvent) {
 	if err := cluster.RecordEvent(s.requestCtx, s.cluster, event); err != nil {
 		log := klog.FromContext(s.requestCtx).V(1)
 		log.Info("an event could not be written", "object", event.ID.String(), "err", err)
@@ -56,13 +56,13 @@ func (s *scope) recordEvent(event cluster.ObjectEvent) {
 }
 
 // desired returns the object of a manifest as the release has it.
-func (s *scope) desired(m *payload.Manifest) *unstructured.Unstructured {
+func (s *applierScope) desired(m *payload.Manifest) *unstructured.Unstructured {
 	return ownership.Draft(m.Object(), objectmeta.ReleaseLabel, s.options.Release)
 }
 
 // An Applier applies objects of one release. Goroutines may share it, but not for the same object.
 type Applier struct {
-	*scope
+	*applierScope
 	metadata    *metadataReader
 	served      *servedKinds
 	definitions *definitions
@@ -71,25 +71,25 @@ type Applier struct {
 	deleter     *deleter
 	previewer   *Previewer                             // nil, unless the Applier writes nothing
 	coming      map[schema.GroupKind]*comingDefinition // by the kinds that they define; of previews only
-	isRepairing bool                                   // it is a Repairer's, which lives long
+	isRepairing bool                                   // for a Repairer, which lives long
 	findsOthers bool                                   // objects with fields of other managers are always applied
 }
 
 // New returns an Applier. All requests have the context. Before has the objects of the cluster before the run.
 func New(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, options Options,
 	handler Handler) *Applier {
-	s := &scope{requestCtx: ctx, cluster: c, before: before, options: options, handler: handler}
+	s := &applierScope{requestCtx: ctx, cluster: c, before: before, options: options, handler: handler}
 	a := &Applier{
-		scope:       s,
-		metadata:    &metadataReader{scope: s},
-		served:      &servedKinds{scope: s},
-		definitions: &definitions{scope: s, known: map[string]definition{}},
-		scaling:     &scaling{scope: s},
-		deleter:     &deleter{s},
-		findsOthers: options.RemovesForeign != nil,
+		applierScope: s,
+		metadata:     &metadataReader{applierScope: s},
+		served:       &servedKinds{applierScope: s},
+		definitions:  &definitions{applierScope: s, known: map[string]definition{}},
+		scaling:      &scaling{applierScope: s},
+		deleter:      &deleter{s},
+		findsOthers:  options.RemovesForeign != nil,
 	}
 	a.changes = &changeDetector{
-		scope: s, served: a.served, definitions: a.definitions, scaling: a.scaling,
+		applierScope: s, served: a.served, definitions: a.definitions, scaling: a.scaling,
 		recorded: options.Journal.fingerprints(),
 	}
 	return a
@@ -117,8 +117,8 @@ func (a *Applier) Exists(m *payload.Manifest) (bool, error) {
 	return exists, err
 }
 
-// Extended notes that a definition or an APIService is ready.
-func (a *Applier) Extended(live *unstructured.Unstructured) { a.served.extended(live) }
+// NoteExtended notes that a definition or an APIService is ready.
+func (a *Applier) NoteExtended(live *unstructured.Unstructured) { a.served.noteExtended(live) }
 
 // NoteReady notes the version in which an object was ready.
 func (a *Applier) NoteReady(m *payload.Manifest, resource cluster.Resource, live *unstructured.Unstructured) {
@@ -127,8 +127,8 @@ func (a *Applier) NoteReady(m *payload.Manifest, resource cluster.Resource, live
 	}
 }
 
-// KeepFingerprint keeps the fingerprint of an object that was not applied. It is about the last apply, and not about
-// the present state, so the age of the object's metadata does not matter.
+// KeepFingerprint keeps the fingerprint of an object that was not applied. A fingerprint is about the last apply, and
+// not about the present state, so the age of the object's metadata does not matter.
 func (a *Applier) KeepFingerprint(m *payload.Manifest) {
 	head, exists := a.before.Find(m.ID())
 	if !exists {

@@ -1,7 +1,7 @@
 package object
 
 import (
-	"time"
+	"context"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// This file is the path of an object: look, decide, create, update or recreate, and note the result.
+// This file is the path of an object: step, look, decide, create, update or recreate, and note the result.
 
 // Messages of objects that are not written.
 const (
@@ -24,6 +24,39 @@ const (
 
 // inNoNamespace is the failure of a namespaced object whose manifest names no namespace.
 var inNoNamespace = refusal{ResourceInvalid, "the manifest has no namespace: set metadata.namespace"}
+
+// A manifestStep applies the manifest of an object, or deletes the object of a tombstone.
+type manifestStep struct {
+	StepBase
+	applier  *Applier
+	manifest *payload.Manifest
+}
+
+// NewStep returns the step of a manifest.
+func (a *Applier) NewStep(m *payload.Manifest, needs []int) WalkStep {
+	return manifestStep{StepBase{StepOf(m), needs}, a, m}
+}
+
+func (s manifestStep) Do(context.Context) TryResult {
+	do := s.applier.Apply
+	if s.manifest.IsTombstone() {
+		do = s.applier.deleter.delete
+	}
+	change, err := do(s.manifest)
+	return s.applier.Result(s.manifest, change, err)
+}
+
+func (s manifestStep) Preview(p *Previewer) (Change, error) { return p.Preview(s.manifest) }
+
+// Result returns the result of an action on a manifest.
+func (a *Applier) Result(m *payload.Manifest, change Change, err error) TryResult {
+	change.StepID = StepOf(m)
+	if err == nil {
+		return TryResult{Change: change}
+	}
+	change.Action, change.Err = Failed, NewFailure(m, err)
+	return TryResult{Change: change, IsRetryable: a.IsRetryable(m, err), Pause: WantedPause(err)}
+}
 
 // A liveObject is an object of the cluster with its manifest.
 type liveObject struct {
@@ -109,9 +142,9 @@ func (a *Applier) reconcile(o *liveObject) (Change, error) {
 			a.options.Fingerprints.AddApplied(o.head)
 		}
 		a.handler.Readiness.Assume(o.Manifest, a.changes.wasReady(o.Manifest, o.head))
-		return unwritten(what, o.head), nil
+		return unwrittenChange(what, o.head), nil
 	case what == keepDone:
-		return unwritten(what, o.head), nil
+		return unwrittenChange(what, o.head), nil
 	case a.previewer != nil:
 		return a.previewer.compareLive(o)
 	default: // create, set
@@ -137,8 +170,8 @@ func (a *Applier) gatherFacts(o *liveObject) facts {
 	}
 }
 
-// unwritten returns the change of an object that was not written.
-func unwritten(what decision, head objectmeta.LiveMetadata) Change {
+// unwrittenChange returns the change of an object that was not written.
+func unwrittenChange(what decision, head objectmeta.LiveMetadata) Change {
 	switch what {
 	case skip:
 		return Change{Action: Unchanged, UID: head.UID}
@@ -170,9 +203,9 @@ func (a *Applier) createOnce(o *liveObject) (Change, error) {
 		o.exists = false
 		return a.createOnce(o)
 	case live == nil:
-		return Change{}, terminating{"an object of the same name was deleted meanwhile: it can be created now"}
+		return Change{}, terminatingError{"an object of the same name was deleted meanwhile: it can be created now"}
 	case live.GetDeletionTimestamp() != nil:
-		return Change{}, a.deleter.terminating(o.Manifest, live.GetUID())
+		return Change{}, a.deleter.terminatingFailure(o.Manifest, live.GetUID())
 	}
 	if err := ownership.Disown(a.requestCtx, a.cluster, o.resource, live); err != nil {
 		return Change{}, err
@@ -184,7 +217,7 @@ func (a *Applier) createOnce(o *liveObject) (Change, error) {
 // create creates an object of a create-only manifest.
 func (a *Applier) create(o *liveObject, how cluster.ApplyMode) (*unstructured.Unstructured, error) {
 	made, err := a.cluster.Create(a.requestCtx, o.resource, a.desired(o.Manifest), how)
-	a.handler.Warned(o.Manifest, maskWarnings(o.Manifest, made.Warnings))
+	a.handler.OnWarnings(o.Manifest, maskWarnings(o.Manifest, made.Warnings))
 	return made.Object, err
 }
 
@@ -222,7 +255,7 @@ func (a *Applier) update(o *liveObject) (Change, error) {
 		return Change{}, err
 	}
 	if applied.Object.GetDeletionTimestamp() != nil {
-		return Change{}, a.deleter.terminating(o.Manifest, applied.Object.GetUID())
+		return Change{}, a.deleter.terminatingFailure(o.Manifest, applied.Object.GetUID())
 	}
 	after := objectmeta.Of(o.resource, applied.Object)
 	return a.noteApplied(o, applied, after, a.actionOf(o, applied, after, began)), nil
@@ -260,7 +293,7 @@ func (a *Applier) adopt(o *liveObject) error {
 	}
 	o.head = objectmeta.Of(o.resource, now)
 	if len(adopted) > 0 {
-		a.handler.Adopted(o.Manifest, adopted)
+		a.handler.OnAdopted(o.Manifest, adopted)
 	}
 	return nil
 }
@@ -307,7 +340,7 @@ func (a *Applier) draft(o *liveObject) (*unstructured.Unstructured, error) {
 // observe notes an object after its apply.
 func (a *Applier) observe(o *liveObject, now *unstructured.Unstructured) {
 	o.now = now
-	a.handler.Readiness.Applied(o.Manifest, now)
+	a.handler.Readiness.NoteApplied(o.Manifest, now)
 }
 
 // noteApplied notes the result of an apply, and returns the change.
@@ -317,46 +350,12 @@ func (a *Applier) noteApplied(o *liveObject, applied cluster.WriteResult, head o
 	a.definitions.note(o.ID(), applied.Object)
 	inputs, isKnown := a.changes.inputs(o.Manifest, o.resource)
 	a.options.Fingerprints.AddApplied(head)
-	isAsSent := !o.isPartial && head.HasMetadataOf(o.Object()) && len(mutated(applied.Object, o.sent)) == 0
+	isAsSent := !o.isPartial && head.HasMetadataOf(o.Object()) && len(mutatedFields(applied.Object, o.sent)) == 0
 	if isKnown && (isAsSent || a.isRepairing) {
 		a.options.Fingerprints.Add(head, inputs)
 	}
 	return Change{Action: action, UID: applied.Object.GetUID(), Lost: o.lost}
 }
-
-// actionOf returns what an apply has done. Began is the time before the apply, by the server's clock.
-func (a *Applier) actionOf(o *liveObject, applied cluster.WriteResult, after objectmeta.LiveMetadata,
-	began time.Time) Action {
-	before := o.head
-	switch {
-	case applied.Created && o.exists: // when the run began
-		return Recreated
-	case applied.Created || o.isMade:
-		return Created
-	}
-	if !o.exists || before.UID != after.UID || len(o.added) > 0 {
-		return Configured
-	}
-	if before.ResourceVersion == after.ResourceVersion {
-		return Unchanged
-	}
-	// The object was written since it was read: by this apply, or by a controller that wrote its
-	// status, for example. An apply that changes anything updates the time of our entry, which has
-	// whole seconds: for a young entry, only the generation and the metadata show a change.
-	if !before.Entry.Same(after.Entry) {
-		return Configured
-	}
-	isSame := after.Generation != 0 && before.Generation == after.Generation && before.HasMetadataOf(o.Object()) &&
-		a.served.countsChanges(o.resource)
-	if isSame || began.Sub(after.Entry.Since) > entryDoubt {
-		return Unchanged
-	}
-	return Configured
-}
-
-// entryDoubt is the age from which the time of an entry shows whether this apply has updated it:
-// the time has whole seconds, and the estimate of the server's clock may be two seconds off.
-const entryDoubt = 4 * time.Second
 
 // refuseOwned returns an error if another release owns an object.
 func refuseOwned(head objectmeta.LiveMetadata, release string) error {

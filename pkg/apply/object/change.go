@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -24,32 +26,66 @@ type Action string
 // The actions. The first five are about objects of the release, the next about tombstones.
 const (
 	Created    Action = "created"
-	Configured Action = "configured" // it existed, and was changed
+	Configured Action = "configured" // the object existed, and was changed
 	Unchanged  Action = "unchanged"
 	Recreated  Action = "recreated" // deleted and created again
-	Kept       Action = "kept"      // it is not written: create-only, or a finished Job
+	Kept       Action = "kept"      // not written: a create-only object, or a finished Job
 
-	Deleted    Action = "deleted"    // this release has deleted it
-	Pending    Action = "pending"    // its delete was requested, and it still exists
-	Absent     Action = "absent"     // it did not exist
-	Reappeared Action = "reappeared" // it was created again, and this run does not delete it
-	Left       Action = "left"       // it exists, and this run does not delete it
+	Deleted    Action = "deleted"    // this release has deleted the object
+	Pending    Action = "pending"    // its delete was requested, and the object still exists
+	Absent     Action = "absent"     // the object did not exist
+	Reappeared Action = "reappeared" // the object was created again, and this run does not delete it
+	Left       Action = "left"       // the object exists, and this run does not delete it
 
 	Failed  Action = "failed"
-	NotDone Action = "not done" // the run did not get to it
+	NotDone Action = "not done" // the run did not reach the step
 
 	NotChecked Action = "not checkable" // of previews only: Message is the reason
 
 	// Of lifecycle hooks.
 	Ran       Action = "ran"
-	Ignored   Action = "ignored"    // it has failed, and its failure policy is Ignore
-	NotNeeded Action = "not needed" // the rollout does not need it
+	Ignored   Action = "ignored"    // the hook has failed, and its failure policy is Ignore
+	NotNeeded Action = "not needed" // the rollout does not need the hook
 )
 
 // HasChanged reports whether an action may have changed an object on which others depend.
 func (a Action) HasChanged() bool {
 	return a == Created || a == Configured || a == Recreated || a == Deleted || a == Pending || a == Ran || a == Ignored
 }
+
+// actionOf returns the action of an apply. Began is the time before the apply, by the server's clock.
+func (a *Applier) actionOf(o *liveObject, applied cluster.WriteResult, after objectmeta.LiveMetadata,
+	began time.Time) Action {
+	before := o.head
+	switch {
+	case applied.Created && o.exists: // when the run began
+		return Recreated
+	case applied.Created || o.isMade:
+		return Created
+	}
+	if !o.exists || before.UID != after.UID || len(o.added) > 0 {
+		return Configured
+	}
+	if before.ResourceVersion == after.ResourceVersion {
+		return Unchanged
+	}
+	// The object was written since it was read: by this apply, or by a controller that wrote its
+	// status, for example. An apply that changes anything updates the time of our entry, which has
+	// whole seconds: for a young entry, only the generation and the metadata show a change.
+	if !before.Entry.Same(after.Entry) {
+		return Configured
+	}
+	isSame := after.Generation != 0 && before.Generation == after.Generation && before.HasMetadataOf(o.Object()) &&
+		a.served.countsChanges(o.resource)
+	if isSame || began.Sub(after.Entry.Since) > entryDoubt {
+		return Unchanged
+	}
+	return Configured
+}
+
+// entryDoubt is the age from which the time of an entry shows whether this apply has updated it:
+// the time has whole seconds, and the estimate of the server's clock may be two seconds off.
+const entryDoubt = 4 * time.Second
 
 // A StepID names a step of a run: its object, and the place of the manifest in the release.
 type StepID struct {
@@ -81,7 +117,7 @@ type Change struct {
 	Adopted []string             // managers whose fields were adopted
 	Lost    []ownership.Conflict // overwritten or removed fields of other managers
 
-	Foreign []fields.ForeignFields // of a preview: what other managers have set, and the apply keeps
+	Foreign []fields.ForeignFields // of a preview: fields of other managers that the apply keeps
 }
 
 // A Look has the states of an object that would change, in a preview.
@@ -90,19 +126,19 @@ type Look struct {
 	// Would is the state after the apply: the server's answer to a dry run, or, without one, the manifest
 	// merged over Live.
 	Would *unstructured.Unstructured
-	// Unchecked is why the server could not validate Would; "" if it did.
+	// Unchecked is the reason if the server could not validate Would; "" if it did.
 	Unchecked string
 }
 
-// A Failure is why a step could not be done. It is a reason.Error for errors.As, reason.Of and reason.EffectOf.
+// A Failure is the error of a failed step. It is a reason.Error for errors.As, reason.Of and reason.EffectOf.
 type Failure struct {
 	StepID
 	Reason string // a reason of the cluster-version operator, such as UpdatePayloadResourceInvalid
 	Err    error
-	Why    []string // why its pods do not become ready, and their last log lines
+	Why    []string // reasons of pods that do not become ready, and their last log lines
 
 	IsFinal bool      // another try does not help
-	At      time.Time // when it was reported, by the server's clock
+	At      time.Time // of the report, by the server's clock
 }
 
 func (f *Failure) Error() string { return f.Text(0) }
@@ -139,7 +175,7 @@ func (f *Failure) Effect() reason.Effect { return reason.EffectOf(f.Err) }
 func NewFailure(m *payload.Manifest, err error) *Failure {
 	failure := FailureOf(StepOf(m), err)
 	failure.Err = maskSecrets(m, err)
-	if tooLarge(err) {
+	if isTooLarge(err) {
 		failure.Err = fmt.Errorf("it is too large: %w", failure.Err) // etcd's message alone does not mention the size
 	}
 	return failure

@@ -13,7 +13,7 @@ import (
 
 // A changeDetector finds out by fingerprints which objects were written since they were applied.
 type changeDetector struct {
-	*scope
+	*applierScope
 	served      *servedKinds
 	definitions *definitions
 	scaling     *scaling

@@ -6,27 +6,28 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// This file decides what to do about a manifest, by facts and without requests, for Appliers, Previewers and Repairers.
+// This file decides on the action for a manifest, by facts and without requests, for Appliers, Previewers and
+// Repairers.
 
-// A decision is what to do about an object.
+// A decision is the action for an object.
 type decision string
 
 const (
-	refuse   decision = "refuse"    // another release owns it
-	skip     decision = "skip"      // it needs no apply
+	refuse   decision = "refuse"    // another release owns the object
+	skip     decision = "skip"      // the object needs no apply
 	keepDone decision = "keep done" // a Job that has finished
-	keep     decision = "keep"      // it is create-only, and exists
+	keep     decision = "keep"      // the object is create-only, and exists
 	create   decision = "create"
-	set      decision = "set" // apply its manifest
+	set      decision = "set" // apply the manifest
 )
 
 // facts are the facts about an object for a decision.
 type facts struct {
-	owner        string // the other release that owns it
+	owner        string // the other release that owns the object
 	exists       bool
-	isTrusted    bool // its metadata from before the run is current
-	isUntouched  bool // it was applied from the same manifest, and has not been written since
-	hasFinished  bool // it is a Job that has finished and was deleted
+	isTrusted    bool // the metadata from before the run is current
+	isUntouched  bool // the object was applied from the same manifest, and has not been written since
+	hasFinished  bool // the object is a Job that has finished and was deleted
 	isCreateOnly bool
 }
 
@@ -47,18 +48,18 @@ func decide(f facts) decision {
 	}
 }
 
-// A deletion is what to do about the object of a tombstone.
+// A deletion is the action for the object of a tombstone.
 type deletion string
 
 const (
 	alreadyAbsent  deletion = "nothing there"
 	noteDeleted    deletion = "note deleted"  // a requested delete is done
-	leaveUnknown   deletion = "leave unknown" // it can't be read, and this run would not delete it
-	lookAgain      deletion = "look again"    // it can't be read, and this run has to delete it
-	refuseDeletion deletion = "refuse"        // another release owns it
-	awaitDeletion  deletion = "await delete"  // it is terminating
+	leaveUnknown   deletion = "leave unknown" // the object can't be read, and this run would not delete it
+	lookAgain      deletion = "look again"    // the object can't be read, and this run has to delete it
+	refuseDeletion deletion = "refuse"        // another release owns the object
+	awaitDeletion  deletion = "await delete"  // the object is terminating
 	deleteNow      deletion = "delete"        // request its delete
-	leaveRemade    deletion = "leave remade"  // it was deleted, and created again
+	leaveRemade    deletion = "leave remade"  // the object was deleted, and created again
 	leaveUnreached deletion = "leave unreached"
 	leaveForUpdate deletion = "leave for the next update"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-func TestDecide(t *testing.T) {
+func TestDecisionOnAnObject(t *testing.T) {
 	for name, c := range map[string]struct {
 		facts facts
 		want  decision
@@ -31,7 +31,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestDecideDeletion(t *testing.T) {
+func TestDecisionOnADelete(t *testing.T) {
 	asked, sent := record.Tombstone{UID: "1"}, record.Tombstone{UID: "1", Sent: true}
 	for name, c := range map[string]struct {
 		state      tombstone.DeleteState

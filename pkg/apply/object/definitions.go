@@ -13,7 +13,7 @@ import (
 
 // definitions are the versions of CustomResourceDefinitions, as far as they matter to custom resources.
 type definitions struct {
-	*scope
+	*applierScope
 
 	mu    sync.Mutex
 	known map[string]definition // by name

@@ -19,7 +19,7 @@ import (
 )
 
 // A deleter deletes objects, and records the deletes that it requests.
-type deleter struct{ *scope }
+type deleter struct{ *applierScope }
 
 // delete deletes the object of a tombstone, in an update, and waits for nothing.
 func (d *deleter) delete(m *payload.Manifest) (Change, error) {
@@ -30,27 +30,27 @@ func (d *deleter) delete(m *payload.Manifest) (Change, error) {
 	case noteDeleted:
 		return d.recordDeleted(m.ID(), f.requested.UID)
 	case leaveUnknown, awaitDeletion:
-		return d.pending(m, f.seen)
+		return d.pendingChange(m, f.seen)
 	case lookAgain:
-		return Change{}, d.unknown(m, f.seen)
+		return Change{}, d.unknownFailure(m, f.seen)
 	case refuseDeletion:
 		return Change{}, ownedByOnly(f.owner)
 	case deleteNow:
 		return d.deleteNow(m, f.seen, f.isRemade())
 	case leaveRemade:
-		return d.isBack(m.ID(), f.seen), nil
+		return d.reappearedChange(m.ID(), f.seen), nil
 	default:
 		if what == leaveForUpdate && f.mode == graph.Install {
 			d.options.Journal.edit(func(known *record.Record) {
 				known.Leave(record.Leftover{ID: m.ID(), UID: f.seen.UID})
 			})
 		}
-		return left(what, f), nil
+		return leftChange(what, f), nil
 	}
 }
 
-// left returns the change of an object that this run does not delete.
-func left(what deletion, f deletionFacts) Change {
+// leftChange returns the change of an object that this run does not delete.
+func leftChange(what deletion, f deletionFacts) Change {
 	switch what {
 	case leaveRemade:
 		return Change{Action: Reappeared, UID: f.seen.UID, Message: isBackUntilNext(f.seen)}
@@ -78,7 +78,7 @@ var leaves = map[graph.Mode]string{
 func (d *deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isBack bool) (Change, error) {
 	id := m.ID()
 	if isBack {
-		d.report(id, seen.UID, tombstone.ReasonReappeared, madeAnew(seen))
+		d.report(id, seen.UID, tombstone.ReasonReappeared, recreatedBy(seen))
 	}
 	// The record has the request whatever happens next.
 	if err := d.recordRequest(m, seen.UID); err != nil {
@@ -97,9 +97,9 @@ func (d *deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isB
 	case after.State == tombstone.Absent:
 		return d.recordDeleted(id, seen.UID)
 	case after.State == tombstone.Reappeared: // at once, or before the request arrived
-		return d.isBack(id, after), nil
+		return d.reappearedChange(id, after), nil
 	case after.State == tombstone.Unknown && !isHit: // nothing has confirmed the delete
-		return Change{}, d.unknown(m, after)
+		return Change{}, d.unknownFailure(m, after)
 	default:
 		return Change{Action: Pending, UID: seen.UID, Message: after.Describe(d.cluster.Now())}, nil
 	}
@@ -112,9 +112,9 @@ func (d *deleter) recordDeleted(id kinds.ID, uid types.UID) (Change, error) {
 	return Change{Action: Deleted}, nil
 }
 
-// unknown returns the failure of an object that this run has to delete, but can't read. The object is not deleted
-// unread: the step fails, and is retried like others. Until then, the record has the request.
-func (d *deleter) unknown(m *payload.Manifest, seen tombstone.Observation) error {
+// unknownFailure returns the failure of an object that this run has to delete, but can't read. The object is not
+// deleted unread: the step fails, and is retried like others. Until then, the record has the request.
+func (d *deleter) unknownFailure(m *payload.Manifest, seen tombstone.Observation) error {
 	if d.options.Mode == graph.Update { // otherwise the record has the object as left by an install
 		if err := d.recordRequest(m, seen.Requested); err != nil {
 			return err
@@ -123,8 +123,8 @@ func (d *deleter) unknown(m *payload.Manifest, seen tombstone.Observation) error
 	return fmt.Errorf("cannot find out whether it exists, so it is not deleted yet: %w", seen.Err)
 }
 
-// pending returns the change of a terminating object, or of one whose state is unknown.
-func (d *deleter) pending(m *payload.Manifest, seen tombstone.Observation) (Change, error) {
+// pendingChange returns the change of a terminating object, or of one whose state is unknown.
+func (d *deleter) pendingChange(m *payload.Manifest, seen tombstone.Observation) (Change, error) {
 	change := Change{Action: Pending, UID: seen.UID, Message: seen.Describe(d.cluster.Now())}
 	if seen.State == tombstone.Terminating {
 		d.report(m.ID(), seen.UID, tombstone.ReasonStillTerminating, change.Message)
@@ -140,15 +140,15 @@ func (d *deleter) pending(m *payload.Manifest, seen tombstone.Observation) (Chan
 	return change, nil
 }
 
-// isBack returns the change of an object that was created again, and that this run does not delete again.
-func (d *deleter) isBack(id kinds.ID, seen tombstone.Observation) Change {
-	d.report(id, seen.UID, tombstone.ReasonReappeared, madeAnew(seen))
+// reappearedChange returns the change of an object that was created again, and that this run does not delete again.
+func (d *deleter) reappearedChange(id kinds.ID, seen tombstone.Observation) Change {
+	d.report(id, seen.UID, tombstone.ReasonReappeared, recreatedBy(seen))
 	return Change{Action: Reappeared, UID: seen.UID, Message: isBackUntilNext(seen)}
 }
 
 // isBackUntilNext returns the message of an object that was created again.
 func isBackUntilNext(seen tombstone.Observation) string {
-	return madeAnew(seen) + ": the next update deletes it again"
+	return recreatedBy(seen) + ": the next update deletes it again"
 }
 
 // report writes a Kubernetes event about an object that the release deletes.
@@ -156,7 +156,7 @@ func (d *deleter) report(id kinds.ID, uid types.UID, what tombstone.EventReason,
 	d.recordEvent(tombstone.Event(id, uid, what, message))
 }
 
-func madeAnew(seen tombstone.Observation) string {
+func recreatedBy(seen tombstone.Observation) string {
 	return "it was deleted, and created again by " + seen.MadeBy
 }
 
@@ -194,11 +194,11 @@ func (d *deleter) request(id kinds.ID, uid types.UID) (isHit bool, err error) {
 	return err == nil, err
 }
 
-// terminating returns the failure of a terminating object, with its finalizers. Its text has no age, since it is shown
-// beside the age of the wait, and has to stay the same with each try.
-func (d *deleter) terminating(m *payload.Manifest, uid types.UID) error {
+// terminatingFailure returns the failure of a terminating object, with its finalizers. Its text has no age, since it is
+// shown beside the age of the wait, and has to stay the same with each try.
+func (d *deleter) terminatingFailure(m *payload.Manifest, uid types.UID) error {
 	seen := tombstone.Observe(d.requestCtx, d.cluster, m.ID(), uid)
-	return terminating{"it is terminating, and can be recreated only after that: " + seen.DescribeSince()}
+	return terminatingError{"it is terminating, and can be recreated only after that: " + seen.DescribeSince()}
 }
 
 // facts returns the facts about the object of a tombstone.

@@ -31,15 +31,15 @@ const (
 	WorkloadFailed      = "WorkloadFailed" // Runlevel's own: a Job has failed, or a rollout has stalled
 )
 
-// A refusal is a failure that this package itself has found. It is not retried.
+// A refusal is a failure that this package itself has found. Refusals are not retried.
 type refusal struct{ reason, message string }
 
 func (r refusal) Error() string { return r.message }
 
-// A terminating is the failure of a terminating object, which can be created again only after its end.
-type terminating struct{ message string }
+// A terminatingError is the failure of a terminating object, which can be created again only after its end.
+type terminatingError struct{ message string }
 
-func (t terminating) Error() string { return t.message }
+func (t terminatingError) Error() string { return t.message }
 
 // A CutOff is the error of a request that was interrupted, for example by the loss of the lock.
 type CutOff struct{ Cause error }
@@ -76,7 +76,7 @@ var causes = []cause{
 		return errors.Is(err, cluster.ErrNotServed)
 	}, ResourceTypeMissing, whileNew},
 	{"terminating object", func(err error) bool {
-		return errors.As(err, new(terminating))
+		return errors.As(err, new(terminatingError))
 	}, ResourceConflict, later},
 	{"unknown field", func(err error) bool { return len(unknownFields(err)) > 0 }, ResourceInvalid, whileNew},
 	{"denied by a webhook", isDeniedByWebhook, ResourceForbidden, never},
@@ -92,7 +92,7 @@ var causes = []cause{
 		hasMessage("create not allowed while custom resource definition is terminating"), ResourceTypeMissing, later},
 	{"forbidden", apierrors.IsForbidden, ResourceForbidden, never},
 	{"not logged in", apierrors.IsUnauthorized, ClusterUnauthorized, never},
-	{"too large", tooLarge, ResourceInvalid, never},
+	{"too large", isTooLarge, ResourceInvalid, never},
 	{"invalid", apierrors.IsInvalid, ResourceInvalid, justAfter}, // perhaps by the former schema
 	{"malformed", isBadRequest, ResourceInvalid, never},
 	{"another client wrote at the same time", apierrors.IsConflict, ResourceConflict, later},
@@ -166,8 +166,8 @@ func IsNoNamespace(err error) bool {
 	return apierrors.IsNotFound(err) && details != nil && details.Kind == "namespaces"
 }
 
-// tooLarge reports whether an object is too large for the API server or etcd.
-func tooLarge(err error) bool {
+// isTooLarge reports whether an object is too large for the API server or etcd.
+func isTooLarge(err error) bool {
 	return apierrors.IsRequestEntityTooLargeError(err) || hasMessage("etcdserver: request is too large")(err) ||
 		hasMessage("trying to send message larger than max")(err)
 }

@@ -101,7 +101,7 @@ var causeRows = map[string]struct {
 	"unknown error": {errors.New("strange"), "unknown", PayloadFailed, never},
 }
 
-func TestRemedies(t *testing.T) {
+func TestCausesAndRetriesOfFailures(t *testing.T) {
 	release := releaseOf(t, "{apiVersion: shop.example.com/v1, kind: Thing, metadata: {name: hat, namespace: shop}}")
 	for name, row := range causeRows {
 		t.Run(name, func(t *testing.T) {

@@ -92,7 +92,7 @@ func (a *Applier) recreate(o *liveObject, fixed []string) (Change, error) {
 		}
 		if seen := tombstone.Observe(a.requestCtx, a.cluster, m.ID(), live.UID); seen.State != tombstone.Absent &&
 			seen.State != tombstone.Reappeared {
-			return Change{}, a.deleter.terminating(m, live.UID)
+			return Change{}, a.deleter.terminatingFailure(m, live.UID)
 		}
 	}
 	o.exists = false

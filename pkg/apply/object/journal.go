@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A Journal is the record of a release during a run. It may be used by many goroutines.
+// A Journal is the record of a release during a run. Goroutines may share it.
 type Journal struct {
 	store *record.Store
 

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// TestFewest: exactly the needed fields are found, with few tries.
-func TestFewest(t *testing.T) {
+// TestFewestLeftovers: exactly the needed fields are found, with few tries.
+func TestFewestLeftovers(t *testing.T) {
 	const all = 32
 	var some []fieldpath.Path
 	for i := range all {

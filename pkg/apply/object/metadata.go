@@ -13,7 +13,7 @@ import (
 // A metadataReader returns the metadata of objects: from before the run, as long as those count, and otherwise from the
 // cluster.
 type metadataReader struct {
-	*scope
+	*applierScope
 	outdated sync.Map // objects that were written since: their metadata from before the run no longer count
 }
 

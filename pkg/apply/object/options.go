@@ -33,7 +33,8 @@ type Options struct {
 	// DropUnknownFields leaves out fields that the cluster's schema does not have, as the cluster-version operator
 	// does. Otherwise such an object is refused.
 	DropUnknownFields bool
-	// DropHint is how a user sets DropUnknownFields, such as a flag. A refusal that suggests it ends with the hint.
+	// DropHint names the setting of DropUnknownFields for users, such as a flag. It ends the refusal of an unknown
+	// field.
 	DropHint string
 	// Full applies each object, also those that can't have changed since they were applied.
 	Full bool
@@ -42,12 +43,12 @@ type Options struct {
 	AdoptFrom []string
 	// RemovesForeign reports whether fields of a manager that the release does not have are removed; nil removes none.
 	RemovesForeign func(id kinds.ID, manager string) bool
-	// Refusals are why an API server would refuse objects, as far as they are known without the cluster. Previews use
-	// them for objects that the cluster can't check yet.
+	// Refusals are the known reasons of API servers to refuse objects. Previews use the reasons for objects that the
+	// cluster can't check yet.
 	Refusals map[StepID][]fields.Refusal
 	// Manifests are the manifests of the release. Run, Preview and NewRepairer set them.
 	Manifests []*payload.Manifest
-	// LookCounts is how long metadata from before the run count; half a minute if it is 0. Later in a long update, all
+	// LookCounts limits the age of the metadata from before the run; half a minute if it is 0. With older metadata, all
 	// objects are applied.
 	LookCounts time.Duration
 	// Journal is the record of the release, which outlives the run.
@@ -71,11 +72,11 @@ func (o Options) WithDefaults() Options {
 	return o
 }
 
-// A Handler is called with what an Applier finds.
+// A Handler is called with the findings of an Applier.
 type Handler struct {
-	Readiness Readiness
-	Warned    func(m *payload.Manifest, warnings []string) // warnings of the server
-	Adopted   func(m *payload.Manifest, managers []string) // managers whose fields were adopted
+	Readiness  Readiness
+	OnWarnings func(m *payload.Manifest, warnings []string) // warnings of the server
+	OnAdopted  func(m *payload.Manifest, managers []string) // managers whose fields were adopted
 }
 
 // A Readiness tracks objects whose readiness may matter.
@@ -84,15 +85,15 @@ type Readiness interface {
 	Expect(m *payload.Manifest, resource cluster.Resource)
 	// Assume is called with an object that needs no apply.
 	Assume(m *payload.Manifest, wasReady bool)
-	// Applied is called with the server's answer to a write.
-	Applied(m *payload.Manifest, live *unstructured.Unstructured)
+	// NoteApplied is called with the server's answer to a write.
+	NoteApplied(m *payload.Manifest, live *unstructured.Unstructured)
 }
 
-// Untracked is the Readiness of previews and repairs, which wait for nothing.
-var Untracked Readiness = untracked{}
+// IgnoreReadiness is the Readiness of previews and repairs, which wait for nothing.
+var IgnoreReadiness Readiness = ignoredReadiness{}
 
-type untracked struct{}
+type ignoredReadiness struct{}
 
-func (untracked) Expect(*payload.Manifest, cluster.Resource)            {}
-func (untracked) Assume(*payload.Manifest, bool)                        {}
-func (untracked) Applied(*payload.Manifest, *unstructured.Unstructured) {}
+func (ignoredReadiness) Expect(*payload.Manifest, cluster.Resource)                {}
+func (ignoredReadiness) Assume(*payload.Manifest, bool)                            {}
+func (ignoredReadiness) NoteApplied(*payload.Manifest, *unstructured.Unstructured) {}

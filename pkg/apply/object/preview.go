@@ -61,7 +61,7 @@ func (p *Previewer) previewOnce(m *payload.Manifest) (Change, error) {
 	case errors.Is(err, cluster.ErrNotServed):
 		return p.withoutKind(m, err)
 	case errors.As(err, new(*cluster.UnknownKind)):
-		return Change{Action: NotChecked, Message: p.explained(m, err)}, nil
+		return Change{Action: NotChecked, Message: p.explain(m, err)}, nil
 	case err != nil:
 		return Change{}, err
 	}
@@ -83,7 +83,7 @@ func (p *Previewer) tombstone(m *payload.Manifest) (Change, error) {
 	case deleteNow:
 		return p.tryDelete(m.ID(), f.seen)
 	default:
-		return left(what, f), nil
+		return leftChange(what, f), nil
 	}
 }
 

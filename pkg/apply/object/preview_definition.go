@@ -81,7 +81,7 @@ func (p *Previewer) validate(definition *comingDefinition, o *liveObject, would 
 	for _, problem := range p.problems(prepared, o, would) {
 		text := describe(o.Manifest, problem)
 		if problem.Unknown && p.options.DropUnknownFields {
-			p.handler.Warned(o.Manifest, []string{text + ": dropped"})
+			p.handler.OnWarnings(o.Manifest, []string{text + ": dropped"})
 		} else {
 			wrong = append(wrong, text)
 		}

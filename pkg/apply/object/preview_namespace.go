@@ -19,7 +19,7 @@ const StandIn = "kube-public"
 // tryElsewhere tries an object whose namespace does not exist yet, by a dry run in another namespace. It returns an
 // error if the object would be refused in every namespace. Other refusals stay unmet: they may be due to the rights,
 // the quotas, the security standard or the webhooks of that namespace.
-func (p *Previewer) tryElsewhere(o *liveObject, lacking unmet) (unmet, error) {
+func (p *Previewer) tryElsewhere(o *liveObject, lacking prerequisite) (prerequisite, error) {
 	resource := o.resource
 	isBuiltIn := kinds.ScopeOf(resource.GroupKind()) != kinds.Unknown
 	// an aggregated API server might ignore the dry run
@@ -41,7 +41,7 @@ func (p *Previewer) tryElsewhere(o *liveObject, lacking unmet) (unmet, error) {
 		return lacking, err
 	default:
 		why := oneLine(maskSecrets(o.Manifest, err))
-		lacking = unmet{why: lacking.why + ": it was tried in namespace " + StandIn +
+		lacking = prerequisite{why: lacking.why + ": it was tried in namespace " + StandIn +
 			", which refuses it, as its own one may or may not: " + why}
 	}
 	return lacking, nil

@@ -47,10 +47,10 @@ func (p *Previewer) compare(o *liveObject) (Change, error) {
 	}
 	switch {
 	case o.head.Terminating:
-		return p.unlessRefused(o.Manifest,
-			Change{Action: NotChecked, UID: o.head.UID, Message: p.deleter.terminating(o.Manifest, o.head.UID).Error()})
+		why := p.deleter.terminatingFailure(o.Manifest, o.head.UID).Error()
+		return p.unlessRefused(o.Manifest, Change{Action: NotChecked, UID: o.head.UID, Message: why})
 	case o.exists && o.Manifest.IsCreateOnly():
-		return unwritten(keep, o.head), nil
+		return unwrittenChange(keep, o.head), nil
 	}
 	would, err := p.wouldBe(o)
 	// the server has another version of the definition
@@ -58,7 +58,7 @@ func (p *Previewer) compare(o *liveObject) (Change, error) {
 		err = p.validate(definition, o, would)
 	}
 	if err != nil {
-		return p.refused(o, err)
+		return p.refusedChange(o, err)
 	}
 	change := Change{
 		Action:  Configured,
@@ -90,8 +90,8 @@ func storable(change Change) Change {
 	return change
 }
 
-// wouldBe returns an object as an apply would leave it, by a dry run. That can't adopt fields, so those that the apply
-// would then remove are removed from its answer.
+// wouldBe returns an object as an apply would leave it, by a dry run. A dry run can't adopt fields, so wouldBe removes
+// the fields that the apply would remove after the adoption.
 func (p *Previewer) wouldBe(o *liveObject) (*unstructured.Unstructured, error) {
 	if o.Manifest.IsCreateOnly() {
 		return p.create(o, cluster.DryRun)

@@ -18,13 +18,13 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// refused returns the change of an object that the server, or the definition of the payload, refuses.
-func (p *Previewer) refused(o *liveObject, err error) (Change, error) {
+// refusedChange returns the change of an object that the server, or the definition of the payload, refuses.
+func (p *Previewer) refusedChange(o *liveObject, err error) (Change, error) {
 	if fixed := immutableFields(err); len(fixed) > 0 && o.exists {
 		if err := mayRecreate(o.resource, o.Manifest, fixed); err != nil {
 			return Change{}, err
 		}
-		look := p.unchecked(o, p.desired(o.Manifest), "it would be deleted, and then created again")
+		look := p.uncheckedLook(o, p.desired(o.Manifest), "it would be deleted, and then created again")
 		return Change{Action: Recreated, UID: o.head.UID, Message: cannotChange(fixed), Look: look}, nil
 	}
 	unmet := p.unmetBy(o.Manifest, err)
@@ -43,7 +43,8 @@ func (p *Previewer) refused(o *liveObject, err error) (Change, error) {
 	if err := p.validate(p.definitionOf(o.Manifest), o, would); err != nil {
 		return Change{}, err
 	}
-	change := Change{Action: NotChecked, UID: o.head.UID, Message: unmet.why, Look: p.unchecked(o, would, unmet.why)}
+	look := p.uncheckedLook(o, would, unmet.why)
+	change := Change{Action: NotChecked, UID: o.head.UID, Message: unmet.why, Look: look}
 	switch {
 	case unmet.comes && o.exists:
 		change.Action = Configured
@@ -68,8 +69,8 @@ func (p *Previewer) unlessRefused(m *payload.Manifest, change Change) (Change, e
 // withoutServer ends the reason of a refusal that did not come from the server.
 const withoutServer = " (by Kubernetes' own validation, as the cluster can't be asked yet)"
 
-// unchecked returns the states of an object that the server could not validate. An autoscaler keeps its replicas.
-func (p *Previewer) unchecked(o *liveObject, would *unstructured.Unstructured, reason string) *Look {
+// uncheckedLook returns the states of an object that the server could not validate. An autoscaler keeps its replicas.
+func (p *Previewer) uncheckedLook(o *liveObject, would *unstructured.Unstructured, reason string) *Look {
 	if o.exists && p.scaling.has(o.ID()) {
 		if count, found := ownership.Replicas(o.live); found {
 			ownership.SetReplicas(would, count)
@@ -78,8 +79,8 @@ func (p *Previewer) unchecked(o *liveObject, would *unstructured.Unstructured, r
 	return &Look{Live: o.live, Would: would, Unchecked: reason}
 }
 
-// An unmet is a prerequisite without which the server can't validate an object.
-type unmet struct {
+// A prerequisite is an object or a property of the cluster without which the server can't validate an object.
+type prerequisite struct {
 	why   string // the object can't be validated; "" if it was
 	comes bool   // the release brings the prerequisite: the object is expected to match the release then
 
@@ -93,33 +94,33 @@ const (
 )
 
 // unmetBy returns the prerequisite that a refused object lacks, if it is the only cause of the refusal.
-func (p *Previewer) unmetBy(m *payload.Manifest, err error) unmet {
+func (p *Previewer) unmetBy(m *payload.Manifest, err error) prerequisite {
 	definition := p.definitionOf(m)
 	if needed := p.lacks(m, err); needed != nil {
-		return unmet{why: "it needs " + needed.ID().String() + ", which is new, too", comes: true}
+		return prerequisite{why: "it needs " + needed.ID().String() + ", which is new, too", comes: true}
 	}
 	switch {
 	case hasMessage(noDryRun)(err):
-		return unmet{why: webhookWithoutDryRun}
+		return prerequisite{why: webhookWithoutDryRun}
 	case isServersInvalid(err) && definition.isChanged():
-		return unmet{
+		return prerequisite{
 			why:   "the cluster has another version of its definition: it was checked against the one of this release",
 			comes: true,
 		}
 	case IsNoNamespace(err):
-		return unmet{why: "namespace " + m.Object().GetNamespace() +
+		return prerequisite{why: "namespace " + m.Object().GetNamespace() +
 			" does not exist, and the release does not have it: an apply would wait for it"}
 	case isTransient(err):
-		return unmet{why: "the server refuses it for now, and an apply would try again: " + p.explained(m, err)}
+		return prerequisite{why: "the server refuses it for now, and an apply would try again: " + p.explain(m, err)}
 	}
-	return unmet{}
+	return prerequisite{}
 }
 
 // explainFor is the time limit for finding out why a webhook or another server has not answered the API server.
 const explainFor = 5 * time.Second
 
-// explained returns an error in a line, with why a webhook or another server has not answered the API server.
-func (p *Previewer) explained(m *payload.Manifest, err error) string {
+// explain returns an error in a line, with the reason why a webhook or another server has not answered the API server.
+func (p *Previewer) explain(m *payload.Manifest, err error) string {
 	ctx, cancel := context.WithTimeout(p.requestCtx, explainFor)
 	defer cancel()
 	why, _ := p.asker.ExplainCall(ctx, m.GroupVersionKind().GroupKind(), oneLine(err))
@@ -204,7 +205,7 @@ func (p *Previewer) withoutKind(m *payload.Manifest, err error) (Change, error) 
 			return Change{}, inNoNamespace
 		}
 	}
-	change := Change{Action: Created, Message: why, Look: p.unchecked(o, p.desired(m), why)}
+	change := Change{Action: Created, Message: why, Look: p.uncheckedLook(o, p.desired(m), why)}
 	resource, err := p.cluster.FindKind(p.requestCtx, m.GroupVersionKind().GroupKind())
 	if err != nil { // no version of the kind is served, so the object does not exist
 		return change, nil

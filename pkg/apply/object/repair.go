@@ -28,8 +28,8 @@ func NewRepairer(ctx context.Context, c *cluster.Cluster, release *payload.Paylo
 	options = options.WithDefaults()
 	options.Manifests = release.Manifests
 	a := New(requestCtx, c, &inventory.Inventory{}, options, Handler{
-		Readiness: Untracked, Warned: func(*payload.Manifest, []string) {},
-		Adopted: func(*payload.Manifest, []string) {},
+		Readiness: IgnoreReadiness, OnWarnings: func(*payload.Manifest, []string) {},
+		OnAdopted: func(*payload.Manifest, []string) {},
 	})
 	a.isRepairing, a.scaling.validFor = true, time.Second
 	a.scaling.find()
@@ -70,15 +70,15 @@ func (r *Repairer) Redefine(definition objectmeta.LiveMetadata) bool {
 		r.applier.definitions.note(definition.ID, definition.Object())
 }
 
-// Repaired is the result of a repair.
-type Repaired struct {
+// RepairResult is the result of a repair.
+type RepairResult struct {
 	Change                              // with an error if the repair has failed
 	Before, Now objectmeta.LiveMetadata // empty if the object did not exist, or does not
 	IsLooked    bool                    // Before is known
 }
 
 // Repair applies the manifest of an object again. If known is nil, it requests the metadata of the object.
-func (r *Repairer) Repair(manifest *payload.Manifest, known *objectmeta.LiveMetadata) (repaired Repaired) {
+func (r *Repairer) Repair(manifest *payload.Manifest, known *objectmeta.LiveMetadata) (repaired RepairResult) {
 	o, err := &liveObject{Manifest: manifest}, error(nil)
 	if repaired.IsLooked, err = r.look(o, known); err == nil {
 		repaired.Change, err = r.applier.reconcile(o)
@@ -94,7 +94,7 @@ func (r *Repairer) Repair(manifest *payload.Manifest, known *objectmeta.LiveMeta
 	repaired.Now = o.head
 	if o.now != nil {
 		repaired.Now = objectmeta.Of(o.resource, o.now)
-		repaired.Lost = taken(o, repaired)
+		repaired.Lost = lostFields(o, repaired)
 	}
 	isSame := repaired.Before.UID == repaired.Now.UID && repaired.Before.Entry.Same(repaired.Now.Entry)
 	if repaired.Action == Configured && isSame && len(repaired.Lost)+len(o.added) == 0 {
@@ -138,9 +138,9 @@ func (r *Repairer) NoteFinished(job *payload.Manifest) error {
 	return a.options.Journal.RememberJob(a.requestCtx, job, object.GetUID())
 }
 
-// taken returns the fields that other managers had set to other values, or, if the server has found no conflict, the
-// fields that the release no longer owned.
-func taken(o *liveObject, repaired Repaired) []ownership.Conflict {
+// lostFields returns the fields that other managers had set to other values, or, if the server has found no conflict,
+// the fields that the release no longer owned.
+func lostFields(o *liveObject, repaired RepairResult) []ownership.Conflict {
 	before := repaired.Before.Object()
 	if len(repaired.Lost) > 0 || before == nil || repaired.Before.UID != repaired.Now.UID {
 		return repaired.Lost

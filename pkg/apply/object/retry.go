@@ -31,7 +31,7 @@ func WantedPause(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// Pause waits, unless the context ends before. It reports whether it has waited.
+// Pause waits for a duration, and reports whether it has done so before the context has ended.
 func Pause(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -48,12 +48,12 @@ func Backoff() wait.Backoff {
 	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: 15 * time.Second}
 }
 
-// lastAnswers is how long pending requests may take after an interruption: API servers give up on a request after a
+// lastAnswers limits the time of pending requests after an interruption: API servers give up on a request after a
 // minute.
 const lastAnswers = 70 * time.Second
 
-// RequestContext returns the context for requests. It outlives ctx for a while, so that pending requests may complete,
-// unless the lock is lost.
+// RequestContext returns the context for requests. Unless the lock is lost, this context outlives ctx for a while, so
+// that pending requests may complete.
 func RequestContext(ctx context.Context, hold *lock.Hold) (context.Context, context.CancelFunc) {
 	requestCtx, cancel := hold.Requests(ctx) // after the loss of the lock, another process writes
 	context.AfterFunc(ctx, func() {

@@ -18,13 +18,13 @@ import (
 // A scaling has the objects that autoscalers scale, those of the cluster and those of the payload. It requests the
 // autoscalers when an object first depends on them.
 type scaling struct {
-	*scope
-	validFor time.Duration // how long the autoscalers are cached; as long as the run if it is 0
+	*applierScope
+	validFor time.Duration // of the cached autoscalers; unlimited if it is 0
 
 	mu        sync.Mutex             // held during the request, so that it is sent once
 	scaled    ownership.ScaleTargets // nil before the request
-	askedAt   time.Time              // when scaled was requested
-	forbidden error                  // why some autoscalers are not known
+	askedAt   time.Time              // the time of the request for scaled
+	forbidden error                  // the error if some autoscalers may not be listed
 	counts    map[kinds.ID]int64     // replicas of objects that are being recreated
 }
 
@@ -62,7 +62,7 @@ func (s *scaling) isScaled(m *payload.Manifest, live metav1.Object) (bool, error
 		return false, err
 	}
 	if forbidden != nil && !isScaled {
-		s.handler.Warned(m, []string{"this user may not list HorizontalPodAutoscalers, so the replicas of the " +
+		s.handler.OnWarnings(m, []string{"this user may not list HorizontalPodAutoscalers, so the replicas of the " +
 			"manifest count: allow it to list horizontalpodautoscalers.autoscaling"})
 	}
 	return isScaled, nil

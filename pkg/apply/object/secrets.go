@@ -83,17 +83,17 @@ func withoutHookValues(m *payload.Manifest, err error) error {
 	if text == err.Error() {
 		return err
 	}
-	return hidden{text, err}
+	return maskedError{text, err}
 }
 
-// A hidden error has a text without secret values.
-type hidden struct {
+// A maskedError has a text without secret values.
+type maskedError struct {
 	text string
 	err  error
 }
 
-func (h hidden) Error() string { return h.text }
-func (h hidden) Unwrap() error { return h.err }
+func (m maskedError) Error() string { return m.text }
+func (m maskedError) Unwrap() error { return m.err }
 
 // misfit matches a server's message for a value that has not the type of its field.
 var misfit = regexp.MustCompile(`(?m)(?:^|[\s:])(\.\S+): expected ([a-z]+)\b`)

@@ -48,7 +48,7 @@ func (a *Applier) send(o *liveObject, draft *unstructured.Unstructured,
 		}
 		switch {
 		case err != nil:
-			a.handler.Warned(o.Manifest, maskWarnings(o.Manifest, applied.Warnings))
+			a.handler.OnWarnings(o.Manifest, maskWarnings(o.Manifest, applied.Warnings))
 			return applied, err
 		case next.answer != nil:
 			applied = *next.answer
@@ -56,7 +56,7 @@ func (a *Applier) send(o *liveObject, draft *unstructured.Unstructured,
 			continue
 		}
 		o.lost = slices.Concat(maskConflicts(o.Manifest, next.taken), o.removed, o.foreign)
-		a.handler.Warned(o.Manifest, maskWarnings(o.Manifest, applied.Warnings))
+		a.handler.OnWarnings(o.Manifest, maskWarnings(o.Manifest, applied.Warnings))
 		next.warnOfAdmission(applied.Object)
 		return applied, nil
 	}
@@ -160,7 +160,7 @@ func (n *attempt) dropUnknown(unknown []string, refused error) error {
 	}
 	n.isPartial = true
 	for _, path := range unknown {
-		n.applier.handler.Warned(n.Manifest, []string{"unknown field " + path + ": dropped"})
+		n.applier.handler.OnWarnings(n.Manifest, []string{"unknown field " + path + ": dropped"})
 	}
 	return nil
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// servedKinds finds the resources of kinds, and knows which definitions and APIServices the run has written: API
-// servers serve their kinds a moment later.
+// servedKinds finds the resources of kinds. It knows the definitions and APIServices that the run has written: API
+// servers serve the kinds of those a moment later.
 type servedKinds struct {
-	*scope
-	written sync.Map // when a definition or APIService was written or became ready, by group
+	*applierScope
+	written sync.Map // by group: the time at which its definition or APIService was written, or became ready
 }
 
-// How long a failure may come from API servers that have not seen the run's latest writes yet, and how long if it is
-// most likely permanent.
+// The times during which a failure may come from API servers that have not observed the latest writes of the run, and
+// during which a failure that is most likely permanent may.
 const (
 	newFor       = time.Minute
 	justAfterFor = 5 * time.Second
@@ -66,8 +66,8 @@ func (s *servedKinds) noteWritten(m *payload.Manifest) {
 	}
 }
 
-// extended notes that a definition or an APIService is ready.
-func (s *servedKinds) extended(live *unstructured.Unstructured) {
+// noteExtended notes that a definition or an APIService is ready.
+func (s *servedKinds) noteExtended(live *unstructured.Unstructured) {
 	if live.GroupVersionKind().GroupKind() == kinds.CustomResourceDefinition {
 		s.cluster.Learn(live)
 	} else {

@@ -3,8 +3,6 @@ package object
 import (
 	"context"
 	"time"
-
-	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // A WalkStep is one action of a run, as the walk sees it.
@@ -59,36 +57,3 @@ type StepBase struct {
 func (s StepBase) ID() StepID { return s.Name }
 
 func (s StepBase) Needs() []int { return s.After }
-
-// A manifestStep applies the manifest of an object, or deletes the object of a tombstone.
-type manifestStep struct {
-	StepBase
-	applier  *Applier
-	manifest *payload.Manifest
-}
-
-// NewStep returns the step of a manifest.
-func (a *Applier) NewStep(m *payload.Manifest, needs []int) WalkStep {
-	return manifestStep{StepBase{StepOf(m), needs}, a, m}
-}
-
-func (s manifestStep) Do(context.Context) TryResult {
-	do := s.applier.Apply
-	if s.manifest.IsTombstone() {
-		do = s.applier.deleter.delete
-	}
-	change, err := do(s.manifest)
-	return s.applier.Result(s.manifest, change, err)
-}
-
-func (s manifestStep) Preview(p *Previewer) (Change, error) { return p.Preview(s.manifest) }
-
-// Result returns the result of an action on a manifest.
-func (a *Applier) Result(m *payload.Manifest, change Change, err error) TryResult {
-	change.StepID = StepOf(m)
-	if err == nil {
-		return TryResult{Change: change}
-	}
-	change.Action, change.Err = Failed, NewFailure(m, err)
-	return TryResult{Change: change, IsRetryable: a.IsRetryable(m, err), Pause: WantedPause(err)}
-}

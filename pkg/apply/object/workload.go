@@ -94,9 +94,9 @@ func (w Workload) CheckOwner() error {
 }
 
 // Warn passes on a warning about the Deployment.
-func (w Workload) Warn(text string) { w.applier.handler.Warned(w.manifest, []string{text}) }
+func (w Workload) Warn(text string) { w.applier.handler.OnWarnings(w.manifest, []string{text}) }
 
 // Observe notes the server's answer to a write other than an apply.
 func (w Workload) Observe(live *unstructured.Unstructured) {
-	w.applier.handler.Readiness.Applied(w.manifest, live)
+	w.applier.handler.Readiness.NoteApplied(w.manifest, live)
 }
