@@ -34,7 +34,7 @@ type ExtensionServer struct {
 		*hooksv1.CanUpdateMachineSetResponse) error
 	CanUpdateMachine func(context.Context, *hooksv1.CanUpdateMachineRequest, *hooksv1.CanUpdateMachineResponse) error
 	UpdateMachine    func(context.Context, *hooksv1.UpdateMachineRequest, *hooksv1.UpdateMachineResponse) error
-	// TimeoutSeconds is how long a call may take, 30 at most; 10 if it is 0.
+	// TimeoutSeconds limits the time of a call, to 30 seconds at most; 10 if it is 0.
 	TimeoutSeconds int32
 }
 

@@ -24,7 +24,7 @@ import (
 type Task interface {
 	File() string                       // the name of its file, which decides its place in the order
 	Object() *unstructured.Unstructured // the object to apply
-	IsTombstone() bool                  // whether it deletes the object instead
+	IsTombstone() bool                  // reports whether the task deletes the object
 }
 
 // Label names a task's object the way the cluster-version operator does:
@@ -38,7 +38,7 @@ func Label(task Task) string {
 	return printable.Line(strings.ToLower(object.GetKind()) + " " + name)
 }
 
-// A Mode is the purpose of a graph. It decides how strict the order is.
+// A Mode is the purpose of a graph, which decides how strict the order is.
 type Mode string
 
 const (
@@ -172,7 +172,7 @@ func (g *Graph) join(ends []int) int {
 }
 
 // A Name is the level and the component in the name of a manifest's file,
-// 0000_LEVEL_COMPONENT_rest. It is empty for files with other names.
+// 0000_LEVEL_COMPONENT_rest. The Name of other files is empty.
 type Name struct {
 	Level     string // digits, compared as text: "5" and "05" are two levels
 	Component string // letters, digits, and dashes between them

@@ -59,9 +59,9 @@ func print(g *graph.Graph) string {
 	return out.String()
 }
 
-// TestBuild reads testdata/*.txtar: "tasks" has a file name on each line, followed by "Job"
+// TestBuiltGraphs reads testdata/*.txtar: "tasks" has a file name on each line, followed by "Job"
 // for a Job, and the other files are the graphs for the modes.
-func TestBuild(t *testing.T) {
+func TestBuiltGraphs(t *testing.T) {
 	for _, file := range transcript.ReadAll(t, "testdata/*.txtar") {
 		t.Run(file.Name, func(t *testing.T) {
 			tasks := tasksOf(file)
@@ -151,7 +151,7 @@ func TestWalkVisitsEachTaskOnce(t *testing.T) {
 	}
 }
 
-func TestWalk(t *testing.T) {
+func TestWalkOrder(t *testing.T) {
 	// Two components, a Job, and two components: spacers in between.
 	g := graph.Build([]task{
 		newTask("0000_10_a_x"), newTask("0000_10_b_x"), newTask("0000_20_job_x Job"), newTask("0000_30_c_x"),

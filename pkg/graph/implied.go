@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// A Dependency is between two objects, whatever the names of their files: one can't
+// A Dependency is between two objects, independent of the names of their files: one can't
 // be applied, or does harm, before the other exists.
 type Dependency struct {
 	Task  int // the task that waits, an index of Graph.Tasks

@@ -45,7 +45,7 @@ func dependencyText(tasks []graph.Task, dependencies []graph.Dependency) []strin
 	return lines
 }
 
-func TestDependencies(t *testing.T) {
+func TestImpliedDependencies(t *testing.T) {
 	tasks := []graph.Task{
 		object(t, "a", widget), object(t, "b", webhook), object(t, "c", apiService), object(t, "d", localAPI),
 		object(t, "e", crd),

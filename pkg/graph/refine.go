@@ -6,7 +6,7 @@ import "slices"
 // tasks waits for, or is waited for by, a task of another node, so that no task
 // waits longer than it must.
 func (g *Graph) imply() {
-	g.Implied, g.Conflicts = g.respected(Dependencies(g.Tasks))
+	g.Implied, g.Conflicts = g.divideDependencies(Dependencies(g.Tasks))
 	g.cut(g.Implied)
 	home := g.NodesOfTasks()
 	// Dependencies are in the order of the tasks that wait, so all of a node come in a
@@ -38,11 +38,10 @@ func (g *Graph) NodesOfTasks() []int {
 	return home
 }
 
-// respected divides dependencies into those that can be respected and those that
-// the order of the files contradicts. Edges of the files always lead from a task to
-// a later one. So each cycle has a dependency on a later task, and only those
-// dependencies are not respected.
-func (g *Graph) respected(all []Dependency) (respected, conflicts []Dependency) {
+// divideDependencies divides dependencies into those that the order of the files allows, and those that it contradicts.
+// Edges of the files always lead from a task to a later task. So each cycle has a dependency on a later task, and only
+// such dependencies are conflicts.
+func (g *Graph) divideDependencies(all []Dependency) (respected, conflicts []Dependency) {
 	isBackward := func(d Dependency) bool { return d.Needs > d.Task }
 	if !slices.ContainsFunc(all, isBackward) {
 		return all, nil
@@ -142,8 +141,8 @@ func components(after [][]int) []int {
 // cut divides nodes where dependencies begin or end.
 func (g *Graph) cut(dependencies []Dependency) {
 	home := g.NodesOfTasks()
-	before := make([]bool, len(g.Tasks)) // whether to cut in front of a task
-	after := make([]bool, len(g.Tasks))  // whether to cut behind it
+	before := make([]bool, len(g.Tasks)) // true if the node is cut before the task
+	after := make([]bool, len(g.Tasks))  // true if the node is cut after the task
 	for _, d := range dependencies {
 		if home[d.Task] != home[d.Needs] {
 			before[d.Task], after[d.Needs] = true, true

@@ -7,12 +7,12 @@ type NodeState string
 
 // The states of a node; the last three are final.
 const (
-	Blocked NodeState = "blocked" // it waits for other nodes
-	Ready   NodeState = "ready"   // it waits for nothing, and has not started
+	Blocked NodeState = "blocked" // the node waits for other nodes
+	Ready   NodeState = "ready"   // the node is not blocked, and has not started
 	Running NodeState = "running" // Walk.Ready has returned it
 	OK      NodeState = "ok"
 	Failed  NodeState = "failed"  // nodes that wait for it will never be ready
-	Skipped NodeState = "skipped" // it had nothing to do: nodes that wait for it may go on
+	Skipped NodeState = "skipped" // the node had nothing to do: the nodes after it may continue
 )
 
 // A Walk traverses a graph once. The caller gets nodes to work on from Ready, and
@@ -21,7 +21,7 @@ const (
 type Walk struct {
 	graph   *Graph
 	states  []NodeState
-	missing []int // how many predecessors are not done yet
+	missing []int // the number of predecessors that are not done yet
 	ready   []int // for the next call of Ready, in order
 	open    int   // nodes that have tasks and are not done
 }
@@ -65,7 +65,7 @@ func (w *Walk) Done(node int, end NodeState) {
 		return
 	}
 	w.open--
-	w.release(w.unblocked(node))
+	w.release(w.unblock(node))
 }
 
 // Finished reports whether every node is done. A walk with a failed node never is.
@@ -74,8 +74,8 @@ func (w *Walk) Finished() bool { return w.open == 0 }
 // State returns the state of a node.
 func (w *Walk) State(node int) NodeState { return w.states[node] }
 
-// unblocked returns the nodes for which this one was the last to wait for.
-func (w *Walk) unblocked(node int) []int {
+// unblock counts a node as done in the nodes after it, and returns those that no longer wait for any node.
+func (w *Walk) unblock(node int) []int {
 	var free []int
 	for _, next := range w.graph.Nodes[node].Out {
 		if w.missing[next]--; w.missing[next] == 0 {
@@ -85,7 +85,7 @@ func (w *Walk) unblocked(node int) []int {
 	return free
 }
 
-// release makes nodes ready. Those without tasks are done at once.
+// release makes nodes ready. Nodes without tasks are done at once.
 func (w *Walk) release(nodes []int) {
 	for len(nodes) > 0 {
 		node := nodes[0]
@@ -96,11 +96,12 @@ func (w *Walk) release(nodes []int) {
 			continue
 		}
 		w.states[node] = OK
-		nodes = append(nodes, w.unblocked(node)...)
+		nodes = append(nodes, w.unblock(node)...)
 	}
 }
 
-// WhyBlocked names the nodes with tasks that a node waits for directly, in order. It is empty for an unblocked node.
+// WhyBlocked names the nodes with tasks that a node waits for directly, in order. The list is empty for an unblocked
+// node.
 func (w *Walk) WhyBlocked(node int) []int {
 	if w.states[node] != Blocked {
 		return nil

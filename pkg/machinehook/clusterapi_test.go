@@ -25,8 +25,8 @@ import (
 const preDrain, preTerminate = "pre-drain.delete.hook.machine.cluster.x-k8s.io/",
 	"pre-terminate.delete.hook.machine.cluster.x-k8s.io/"
 
-// TestClusterAPI has a hook in each stage of a Machine of Cluster API, beside those of others.
-func TestClusterAPI(t *testing.T) {
+// TestServerHookOfClusterAPI has a hook in each stage of a Machine of Cluster API, beside those of others.
+func TestServerHookOfClusterAPI(t *testing.T) {
 	t.Parallel()
 	s := newClusterAPISite(t)
 	drain, terminate := newScript(), newScript()
@@ -43,8 +43,9 @@ func TestClusterAPI(t *testing.T) {
 	seen := drain.acted()[0]
 	if seen.NodeName != m.Name || seen.ProviderID != m.Spec.ProviderID || seen.Name != m.Name ||
 		seen.Namespace != m.Namespace || len(terminate.acted()) > 0 {
-		t.Errorf("the hook before the drain was called with %+v; the one after it %d times", seen,
-			len(terminate.acted()))
+		t.Errorf("got a call of the hook before the drain with %+v, and %d calls of the hook after the drain; want "+
+			"the machine %s/%s on node %s with ID %s, and no call", seen, len(terminate.acted()), m.Namespace, m.Name,
+			m.Name, m.Spec.ProviderID)
 	}
 	s.expectCordoned(m, false)
 	drain.setAnswer(done)
@@ -71,7 +72,7 @@ func (s *fixture) expectCordoned(m *clusterv1.Machine, isCordoned bool) {
 // Two controllers agree on an order by an annotation of their own. The machine controller knows of none: both hooks
 // hold the machine from the beginning, each controller is called at once, and the deletion continues when both hooks
 // are removed.
-func TestClusterAPICoordination(t *testing.T) {
+func TestServerHooksOfClusterAPICoordinate(t *testing.T) {
 	t.Parallel()
 	const isMigrated = "shop.example/migrated"
 	s := newClusterAPISite(t)
@@ -110,7 +111,7 @@ func TestClusterAPICoordination(t *testing.T) {
 }
 
 // No admission rejects hooks on a Machine of Cluster API being deleted: controllers must not add any.
-func TestClusterAPIDuringDeletion(t *testing.T) {
+func TestServerAddsNoClusterAPIHookDuringDeletion(t *testing.T) {
 	t.Parallel()
 	s, script := newClusterAPISite(t), newScript()
 	h := script.clusterAPIHook("ship-logs", deletion.BeforeTerminate)

@@ -69,13 +69,13 @@ type HookAnswer struct {
 	// Message is the reason why the hook waits. An event reports it each time that it changes, so it
 	// should not contain times.
 	Message string
-	After   time.Duration // when to call Act again at the latest; 10 seconds if it is 0
+	After   time.Duration // the time until the next call of Act, at the latest; 10 seconds if it is 0
 }
 
 // A failed reconciliation is retried after retrySoon, and then after twice as long each time, up to retrySeldom.
 const retrySoon, retrySeldom = time.Second, time.Minute
 
-// concurrency is how many machines are reconciled at once.
+// concurrency is the number of machines that are reconciled at once.
 const concurrency = 10
 
 // SetupWithManager adds the controller to a manager, whose scheme has to know the kind of machine.

@@ -19,8 +19,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/machinehook"
 )
 
-// TestStory follows a hook: it is added to a running machine, waits for its turn, acts, and is removed.
-func TestStory(t *testing.T) {
+// TestServerHookHoldsADeletingMachine follows a hook: it is added to a running machine, waits for its turn, acts, and
+// is removed.
+func TestServerHookHoldsADeletingMachine(t *testing.T) {
 	for _, stage := range []deletion.Stage{deletion.BeforeDrain, deletion.BeforeTerminate} {
 		t.Run(string(stage), func(t *testing.T) {
 			s, script := newFixture(t), newScript()
@@ -29,7 +30,7 @@ func TestStory(t *testing.T) {
 			m := s.add("m", machinev1beta1.LifecycleHooks{})
 			m = s.awaitHook(m, h, true)
 			if called := script.acted(); len(called) > 0 {
-				t.Errorf("the hook has acted before the deletion of the machine: %+v", called)
+				t.Errorf("got calls of the hook %+v before the deletion of the machine, want none", called)
 			}
 			s.MustDelete(m)
 			s.AwaitEvent(m.Name, "HookWaits", "hook ShipLogs: waits: the queue has 3 entries")
@@ -47,7 +48,8 @@ func TestStory(t *testing.T) {
 			if seen.Name != m.Name || seen.Namespace != s.Namespace || seen.NodeName != node.Name ||
 				seen.ProviderID != node.Spec.ProviderID ||
 				seen.Object.GetUID() != m.UID {
-				t.Errorf("the hook was called with %+v", seen)
+				t.Errorf("got a call of the hook with %+v, want machine %s/%s on node %s with ID %s", seen, s.Namespace,
+					m.Name, node.Name, node.Spec.ProviderID)
 			}
 			script.setAnswer(done)
 			s.AwaitGone(m)
@@ -59,7 +61,7 @@ func TestStory(t *testing.T) {
 }
 
 // A machine being deleted when the controller of the hook is installed does not get it.
-func TestNoHookDuringDeletion(t *testing.T) {
+func TestServerAddsNoHookDuringDeletion(t *testing.T) {
 	s, script := newFixture(t), newScript()
 	m := s.add("m",
 		machinev1beta1.LifecycleHooks{PreTerminate: []machinev1beta1.LifecycleHook{{Name: "Other", Owner: "admin"}}})
@@ -76,7 +78,7 @@ func TestNoHookDuringDeletion(t *testing.T) {
 	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":null}}}`)
 	s.AwaitGone(m)
 	if called := script.acted(); len(called) > 0 {
-		t.Errorf("the hook has acted: %+v", called)
+		t.Errorf("got calls of the hook %+v, want none", called)
 	}
 }
 
@@ -86,9 +88,9 @@ func isDrained(m *machinev1beta1.Machine) bool {
 	})
 }
 
-// An administrator lets go of a hook: it is not put back, and the deletion continues. The other hook of the list stays
-// until its own controller has done its part.
-func TestRemovalByAdministrator(t *testing.T) {
+// An administrator removes a hook: the hook is not added again, and the deletion continues. The other hook of the list
+// stays until its own controller has done its part.
+func TestServerHookRemovedByAnAdministrator(t *testing.T) {
 	s, script, otherScript := newFixture(t), newScript(), newScript()
 	h, other := script.hook("ShipLogs", deletion.BeforeTerminate), otherScript.hook("Backup", deletion.BeforeTerminate)
 	s.serve(h)
@@ -111,7 +113,7 @@ func TestRemovalByAdministrator(t *testing.T) {
 }
 
 // Two controllers agree on an order by an annotation of their own; the machine controller knows of none.
-func TestCoordinationByAnnotation(t *testing.T) {
+func TestServerHooksCoordinateByAnnotations(t *testing.T) {
 	const isMigrated = "shop.example/migrated"
 	s := newFixture(t)
 	migrate, backup := newScript(), newScript()
@@ -152,7 +154,7 @@ func TestCoordinationByAnnotation(t *testing.T) {
 }
 
 // A tool that removes hooks from live machines meets pauses that grow, and an event that reports so.
-func TestPruning(t *testing.T) {
+func TestServerHookPrunedByAnotherWriterIsAddedAgain(t *testing.T) {
 	s, script := newFixture(t), newScript()
 	h := script.hook("ShipLogs", deletion.BeforeDrain)
 	s.serve(h)
@@ -166,7 +168,7 @@ func TestPruning(t *testing.T) {
 }
 
 // A failure of Act is reported and retried; the machine stays held.
-func TestFailure(t *testing.T) {
+func TestServerReportsFailuresOfAct(t *testing.T) {
 	for name, fail := range map[string]func() (machinehook.HookAnswer, error){
 		"an error": func() (machinehook.HookAnswer, error) {
 			return machinehook.HookAnswer{IsDone: true}, errors.New("no such bucket")
@@ -200,7 +202,7 @@ func TestFailure(t *testing.T) {
 }
 
 // A machine without a node is not held by hooks before the drain, which is reported.
-func TestSkippedStage(t *testing.T) {
+func TestServerReportsASkippedStage(t *testing.T) {
 	s, script := newFixture(t), newScript()
 	h := script.hook("MigrateApp", deletion.BeforeDrain)
 	s.serve(h)
@@ -221,8 +223,8 @@ func TestSkippedStage(t *testing.T) {
 	}
 }
 
-// The owner of a hook is put right on a machine that lives.
-func TestWrongOwner(t *testing.T) {
+// The owner of a hook is corrected on a machine that is not being deleted.
+func TestServerReplacesAWrongOwner(t *testing.T) {
 	s, script := newFixture(t), newScript()
 	h := script.hook("ShipLogs", deletion.BeforeTerminate)
 	m := s.add("m", machinev1beta1.LifecycleHooks{PreTerminate: []machinev1beta1.LifecycleHook{
@@ -236,7 +238,7 @@ func TestWrongOwner(t *testing.T) {
 }
 
 // A machine that the hook does not choose has it only if its template has it, and is served all the same.
-func TestMachineThatIsNotChosen(t *testing.T) {
+func TestServerLeavesMachinesThatAreNotSelected(t *testing.T) {
 	s, script := newFixture(t), newScript()
 	h := script.hook("ShipLogs", deletion.BeforeTerminate)
 	script.setAnswer(done)
@@ -257,7 +259,7 @@ func TestMachineThatIsNotChosen(t *testing.T) {
 }
 
 // A message that changes at each call does not cause another call.
-func TestMessageWithATime(t *testing.T) {
+func TestServerMessageWithATimeCausesNoCall(t *testing.T) {
 	s, script := newFixture(t), newScript()
 	script.setAnswer(func() (machinehook.HookAnswer, error) {
 		return machinehook.HookAnswer{Message: time.Now().String(), After: time.Hour}, nil

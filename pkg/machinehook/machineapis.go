@@ -13,20 +13,20 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 )
 
-// A turn is whether a deletion has reached a stage.
-type turn int
+// A stageProgress is the progress of a deletion towards the stage of a hook, and past it.
+type stageProgress int
 
 const (
-	notYet turn = iota
-	isNow
-	isPassed // the stage is over, or was skipped: its hooks do not hold the machine
+	stageAhead stageProgress = iota
+	stageReached
+	stagePassed // or skipped: its hooks do not hold the machine
 )
 
 // A machineAPI reads and writes the machines of an API, and their hooks.
 type machineAPI struct {
-	name string
-	view func(client.Object) HeldMachine
-	turn func(client.Object, HookStage) turn
+	name     string
+	view     func(client.Object) HeldMachine
+	progress func(client.Object, HookStage) stageProgress
 	// owner returns the owner of a hook, and whether the machine has the hook.
 	owner func(client.Object, MachineHook) (string, bool)
 	// set adds the hook to the machine, or removes it.
@@ -37,9 +37,9 @@ type machineAPI struct {
 func machineAPIOf(m client.Object) (machineAPI, bool) {
 	switch m.(type) {
 	case *machinev1beta1.Machine:
-		return machineAPI{"openshift", viewOpenShift, turnOpenShift, ownerOpenShift, setOpenShift}, true
+		return machineAPI{"openshift", viewOpenShift, progressOpenShift, ownerOpenShift, setOpenShift}, true
 	case *clusterv1.Machine:
-		return machineAPI{"clusterapi", viewClusterAPI, turnClusterAPI, ownerClusterAPI, setClusterAPI}, true
+		return machineAPI{"clusterapi", viewClusterAPI, progressClusterAPI, ownerClusterAPI, setClusterAPI}, true
 	}
 	return machineAPI{}, false
 }
@@ -53,9 +53,9 @@ func viewOpenShift(o client.Object) HeldMachine {
 	return view
 }
 
-// turnOpenShift: a machine without a node, or excluded from draining, is not held by hooks before the
+// progressOpenShift: a machine without a node, or excluded from draining, is not held by hooks before the
 // drain.
-func turnOpenShift(o client.Object, stage HookStage) turn {
+func progressOpenShift(o client.Object, stage HookStage) stageProgress {
 	m := o.(*machinev1beta1.Machine)
 	_, isExcluded := m.Annotations[deletion.ExcludeNodeDraining]
 	isDrained := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrained).Status == corev1.ConditionTrue
@@ -63,15 +63,15 @@ func turnOpenShift(o client.Object, stage HookStage) turn {
 		machinev1beta1.InstanceExistsCondition).Reason == deletion.InstanceTerminating
 	switch {
 	case ptr.Deref(m.Status.Phase, "") != machinev1beta1.PhaseDeleting:
-		return notYet
+		return stageAhead
 	case isTerminating, isDrained && stage == BeforeDrain:
-		return isPassed
+		return stagePassed
 	case stage == BeforeDrain && (isExcluded || m.Status.NodeRef == nil):
-		return notYet // until the controller reports that it has skipped the drain
+		return stageAhead // until the controller reports that it has skipped the drain
 	case isDrained == (stage == BeforeTerminate):
-		return isNow
+		return stageReached
 	}
-	return notYet
+	return stageAhead
 }
 
 func ownerOpenShift(o client.Object, h MachineHook) (string, bool) {
@@ -119,15 +119,15 @@ func viewClusterAPI(o client.Object) HeldMachine {
 	}
 }
 
-// turnClusterAPI: the condition Deleting has the hooks that the machine waits for.
-func turnClusterAPI(o client.Object, stage HookStage) turn {
+// progressClusterAPI: the condition Deleting has the hooks that the machine waits for.
+func progressClusterAPI(o client.Object, stage HookStage) stageProgress {
 	switch s := deletion.StageClusterAPI(o.(*clusterv1.Machine)); s {
 	case stage:
-		return isNow
+		return stageReached
 	case BeforeTerminate, deletion.Terminating, deletion.RemovingConfig, deletion.RemovingNode, deletion.Completed:
-		return isPassed
+		return stagePassed
 	}
-	return notYet
+	return stageAhead
 }
 
 func ownerClusterAPI(o client.Object, h MachineHook) (string, bool) {

@@ -14,36 +14,38 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 )
 
-// TestTurn: each moment of a deletion, and whether it is the turn of hooks before the drain and before the end.
-func TestTurn(t *testing.T) {
+// TestProgressOfDeletions has each moment of a deletion, and its progress towards the drain and the end.
+func TestProgressOfDeletions(t *testing.T) {
 	for _, c := range []struct {
 		moment           string
 		machine          client.Object
-		drain, terminate turn
+		drain, terminate stageProgress
 	}{
-		{"deletion not noticed", openShift(), notYet, notYet},
-		{"before the drain", openShift(deleting, onNode), isNow, notYet},
-		{"the drain fails", openShift(deleting, onNode, drained(corev1.ConditionFalse)), isNow, notYet},
-		{"without a node, the drain not skipped yet", openShift(deleting), notYet, notYet},
-		{"excluded, the drain not skipped yet", openShift(deleting, onNode, excluded), notYet, notYet},
-		{"drained", openShift(deleting, onNode, drained(corev1.ConditionTrue)), isPassed, isNow},
-		{"drain skipped", openShift(deleting, drained(corev1.ConditionTrue)), isPassed, isNow},
-		{"infrastructure goes", openShift(deleting, onNode, drained(corev1.ConditionTrue), terminating), isPassed,
-			isPassed},
-		{"deletion not noticed", &clusterv1.Machine{}, notYet, notYet},
-		{"not deleting", clusterAPI(clusterv1.MachineNotDeletingReason), notYet, notYet},
-		{"deletion begun", clusterAPI(clusterv1.MachineDeletingReason), notYet, notYet},
-		{"error", clusterAPI(clusterv1.MachineDeletingInternalErrorReason), notYet, notYet},
-		{"pre-drain", clusterAPI(clusterv1.MachineDeletingWaitingForPreDrainHookReason), isNow, notYet},
-		{"drain", clusterAPI(clusterv1.MachineDeletingDrainingNodeReason), notYet, notYet},
-		{"volumes", clusterAPI(clusterv1.MachineDeletingWaitingForVolumeDetachReason), notYet, notYet},
-		{"pre-terminate", clusterAPI(clusterv1.MachineDeletingWaitingForPreTerminateHookReason), isPassed, isNow},
-		{"infrastructure", clusterAPI(clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason), isPassed,
-			isPassed},
-		{"completed", clusterAPI(clusterv1.MachineDeletingDeletionCompletedReason), isPassed, isPassed},
+		{"deletion not noticed", openShift(), stageAhead, stageAhead},
+		{"before the drain", openShift(deleting, onNode), stageReached, stageAhead},
+		{"the drain fails", openShift(deleting, onNode, drained(corev1.ConditionFalse)), stageReached, stageAhead},
+		{"without a node, the drain not skipped yet", openShift(deleting), stageAhead, stageAhead},
+		{"excluded, the drain not skipped yet", openShift(deleting, onNode, excluded), stageAhead, stageAhead},
+		{"drained", openShift(deleting, onNode, drained(corev1.ConditionTrue)), stagePassed, stageReached},
+		{"drain skipped", openShift(deleting, drained(corev1.ConditionTrue)), stagePassed, stageReached},
+		{"infrastructure goes", openShift(deleting, onNode, drained(corev1.ConditionTrue), terminating), stagePassed,
+			stagePassed},
+		{"deletion not noticed", &clusterv1.Machine{}, stageAhead, stageAhead},
+		{"not deleting", clusterAPI(clusterv1.MachineNotDeletingReason), stageAhead, stageAhead},
+		{"deletion begun", clusterAPI(clusterv1.MachineDeletingReason), stageAhead, stageAhead},
+		{"error", clusterAPI(clusterv1.MachineDeletingInternalErrorReason), stageAhead, stageAhead},
+		{"pre-drain", clusterAPI(clusterv1.MachineDeletingWaitingForPreDrainHookReason), stageReached, stageAhead},
+		{"drain", clusterAPI(clusterv1.MachineDeletingDrainingNodeReason), stageAhead, stageAhead},
+		{"volumes", clusterAPI(clusterv1.MachineDeletingWaitingForVolumeDetachReason), stageAhead, stageAhead},
+		{"pre-terminate", clusterAPI(clusterv1.MachineDeletingWaitingForPreTerminateHookReason), stagePassed,
+			stageReached},
+		{"infrastructure", clusterAPI(clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason), stagePassed,
+			stagePassed},
+		{"completed", clusterAPI(clusterv1.MachineDeletingDeletionCompletedReason), stagePassed, stagePassed},
 	} {
 		api, _ := machineAPIOf(c.machine)
-		drain, terminate := api.turn(c.machine, deletion.BeforeDrain), api.turn(c.machine, deletion.BeforeTerminate)
+		drain, terminate := api.progress(c.machine, deletion.BeforeDrain),
+			api.progress(c.machine, deletion.BeforeTerminate)
 		if drain != c.drain || terminate != c.terminate {
 			t.Errorf("%s, %s: %d before the drain, want %d; %d before the end, want %d", api.name, c.moment, drain,
 				c.drain, terminate, c.terminate)
@@ -89,13 +91,13 @@ func clusterAPI(reason string) *clusterv1.Machine {
 	return m
 }
 
-// TestPauses checks that a hook that is removed repeatedly is restored after growing pauses, and at once after a calm
-// period.
-func TestPauses(t *testing.T) {
+// TestPausesBetweenAdditions checks that a hook that is removed repeatedly is restored after growing pauses, and at
+// once after a calm period.
+func TestPausesBetweenAdditions(t *testing.T) {
 	var a additions
 	m, now := &machinev1beta1.Machine{}, time.Now()
 	pause := func() time.Duration {
-		last, _ := a.pruned(m)
+		last, _ := a.noteRemoval(m)
 		return last.at.Add(last.pause).Sub(now)
 	}
 	if got := pause(); got > 0 {

@@ -28,13 +28,13 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// maxMessage is how long the text of an event may be.
+// maxMessage is the maximum length of the text of an event.
 const maxMessage = 1024
 
-// defaultRequeue is when Act is called again if it returns no time.
+// defaultRequeue is the time until the next call of Act if Act returns none.
 const defaultRequeue = 10 * time.Second
 
-// conflictPause is when to retry after a conflict.
+// conflictPause is the time until the retry after a conflict.
 const conflictPause = 100 * time.Millisecond
 
 // A hookReconciler is the controller of one hook on the machines of one API.
@@ -81,7 +81,7 @@ func (r *hookReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 	switch {
 	case apierrors.IsConflict(err):
 		return ctrl.Result{RequeueAfter: conflictPause}, nil
-	case apierrors.IsNotFound(err): // it went meanwhile
+	case apierrors.IsNotFound(err): // the machine was deleted meanwhile
 		return ctrl.Result{}, nil
 	}
 	return result, err
@@ -98,10 +98,10 @@ func (r *hookReconciler) reconcile(ctx context.Context, m client.Object) (ctrl.R
 	if !r.isHeld(m) {
 		return ctrl.Result{}, nil
 	}
-	switch r.api.turn(m, r.hook.Stage) {
-	case isNow:
+	switch r.api.progress(m, r.hook.Stage) {
+	case stageReached:
 		return r.act(ctx, m)
-	case isPassed:
+	case stagePassed:
 		return ctrl.Result{}, r.report(ctx, m, hookStatus{corev1.EventTypeWarning, "HookSkipped",
 			"skipped: the machine is past its stage, so that this hook does not hold it; nothing was done for it now"})
 	}
@@ -133,7 +133,7 @@ func (r *hookReconciler) add(ctx context.Context, m client.Object) (ctrl.Result,
 	if err := r.server.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil || !r.isMissing(m) {
 		return ctrl.Result{}, err
 	}
-	last, isNew := r.additions.pruned(m)
+	last, isNew := r.additions.noteRemoval(m)
 	if isNew {
 		r.events.Eventf(m, nil, corev1.EventTypeWarning, "HookPruned", "Hook",
 			"hook %s was removed or changed by another writer; it is put back %s after it was added last, and the "+
@@ -261,9 +261,9 @@ type addition struct {
 	isReported bool
 }
 
-// pruned returns the last addition of the hook to a machine that lacks it, if there is one, and whether this is the
-// first call since then.
-func (a *additions) pruned(m client.Object) (last addition, isNew bool) {
+// noteRemoval notes that a machine lacks the hook, and returns the last addition of the hook to the machine, if there
+// is one. The first call after an addition is new.
+func (a *additions) noteRemoval(m client.Object) (last addition, isNew bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	known := a.byMachine[client.ObjectKeyFromObject(m)]

@@ -53,9 +53,10 @@ func (b *breaker) count(isWrite bool) (isFirst, isBroken bool) {
 	return isWrite && b.after == -1, b.after < 0
 }
 
-// TestRestartBetweenWrites kills the controller of a hook at each of its writes, before the write arrives and after.
-// Another controller continues: the machine has the hook before the deletion, the hook acts, and is removed then.
-func TestRestartBetweenWrites(t *testing.T) {
+// TestServerRestartBetweenWrites kills the controller of a hook at each of its writes, before the write arrives and
+// after. Another controller continues: the machine has the hook before the deletion, the hook acts, and is removed
+// then.
+func TestServerRestartBetweenWrites(t *testing.T) {
 	for after, write := range []string{"adds the hook", "reports its message", "removes the hook"} {
 		for _, isLate := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, arrives %t", write, isLate), func(t *testing.T) { restart(t, after, isLate) })

@@ -18,9 +18,9 @@ import (
 	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
-// A document is a decoded document, before it is known to be a manifest.
+// A document is a document of a file that may be a manifest.
 type document struct {
-	decoded
+	decodedDocument
 	path   string
 	number int     // in its file, counted from 1
 	places *Places // nil until they are needed
@@ -123,11 +123,11 @@ func (d *document) stringMapProblems(fields map[string]any, kind string) []Probl
 			continue
 		}
 		cause := Malformed
-		written := d.written("metadata", kind, key)
+		written := d.scalarText("metadata", kind, key)
 		if kind == "annotations" && key == DeleteAnnotation {
 			cause, written = WrongDelete, ""
 		}
-		description, hint := describe(entries[key]), quoted(entries[key], written)
+		description, hint := describe(entries[key]), quoteHint(entries[key], written)
 		if strings.HasPrefix(description, "the number") && fields["kind"] == "Secret" {
 			description, hint = "a number", "" // the number may be secret
 		}
@@ -220,15 +220,15 @@ func describe(value any) string {
 	}
 }
 
-// written returns the text of a scalar as it is in the file; "" if it is not known.
-func (d *document) written(path ...string) string {
+// scalarText returns the text of a scalar in the file; "" if the text is not known.
+func (d *document) scalarText(path ...string) string {
 	d.at(nil)
 	return d.places.Scalar(path...)
 }
 
-// quoted returns a hint how to write a scalar in quotes. It uses the text in the file, since
-// 1.10 is another string than 1.1.
-func quoted(value any, written string) string {
+// quoteHint returns a hint to write a scalar in quotes. The hint has the text of the file, since 1.10 is another string
+// than 1.1.
+func quoteHint(value any, written string) string {
 	switch value := value.(type) {
 	case nil:
 		return `, as ""`
@@ -239,8 +239,8 @@ func quoted(value any, written string) string {
 	}
 }
 
-// unreadable returns the problem of a text that can't be decoded.
-func unreadable(path string, number, line int, err error) Problem {
+// unreadableProblem returns the problem of a text that can't be decoded.
+func unreadableProblem(path string, number, line int, err error) Problem {
 	problem := Problem{File: path, Line: line, Document: number, Cause: Unreadable, Message: err.Error()}
 	var syntax *yamltext.TextError
 	if errors.As(err, &syntax) && syntax.Line > 0 {

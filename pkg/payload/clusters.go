@@ -15,12 +15,12 @@ import (
 // applied, and whether there is one. If a and b are the same manifest, it reports whether
 // the manifest is applied on any cluster. Settings of f apply to all clusters.
 func (f Filter) CommonCluster(a, b *Manifest) (Filter, bool) {
-	return f.findCluster([]*Manifest{a, b}, nil, append(a.gates(wanted), b.gates(wanted)...))
+	return f.findCluster([]*Manifest{a, b}, nil, append(a.gates(isRequiredGate), b.gates(isRequiredGate)...))
 }
 
 // ClusterWithout returns a filter of a cluster on which a manifest is applied, and none of some others is.
 func (f Filter) ClusterWithout(m *Manifest, others []*Manifest) (Filter, bool) {
-	fewest := m.gates(wanted)
+	fewest := m.gates(isRequiredGate)
 	if m.namesGates() || slices.ContainsFunc(others, (*Manifest).namesGates) {
 		fewest = append([]string{}, fewest...) // empty: unlike nil, it disables all
 	}
@@ -29,7 +29,7 @@ func (f Filter) ClusterWithout(m *Manifest, others []*Manifest) (Filter, bool) {
 	}
 	most := slices.Clone(fewest)
 	for _, other := range others {
-		most = append(most, other.gates(unwanted)...)
+		most = append(most, other.gates(isExcludedGate)...)
 	}
 	return f.findCluster([]*Manifest{m}, others, most)
 }
@@ -158,8 +158,8 @@ func (m *Manifest) gates(which func(gate string) bool) []string {
 
 func (m *Manifest) namesGates() bool { return m.annotations()[FeatureGateAnnotation] != "" }
 
-func unwanted(gate string) bool { return strings.HasPrefix(gate, "-") }
-func wanted(gate string) bool   { return !unwanted(gate) }
+func isExcludedGate(gate string) bool { return strings.HasPrefix(gate, "-") }
+func isRequiredGate(gate string) bool { return !isExcludedGate(gate) }
 
 // numbers returns the major versions of a list, wanted or not.
 func numbers(versions []string) []uint64 {

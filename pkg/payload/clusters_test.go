@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestTogether compares the answers with that of all clusters there may be, for
+// TestCommonClusterOfManifests compares the answers with that of all clusters there may be, for
 // manifests with all sorts of annotations.
-func TestTogether(t *testing.T) {
+func TestCommonClusterOfManifests(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	everywhere := allClusters()
 	together, apart := 0, 0

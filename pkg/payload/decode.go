@@ -22,8 +22,8 @@ import (
 // strings, text that yaml/v3 won't read) is left to sigs.k8s.io/yaml itself. So
 // the two can't differ by more than these rules; FuzzDecode compares them.
 
-// A decoded document has its value and its repeated keys.
-type decoded struct {
+// A decodedDocument has the value of a document, and its repeated keys.
+type decodedDocument struct {
 	value    any
 	size     size
 	text     chunk // its source
@@ -32,36 +32,36 @@ type decoded struct {
 }
 
 // decodeYAML reads one document, within the limits.
-func (c chunk) decodeYAML() (decoded, error) {
+func (c chunk) decodeYAML() (decodedDocument, error) {
 	if err := checkText(c.text, c.marks); err != nil {
-		return decoded{}, err
+		return decodedDocument{}, err
 	}
 	return decode(c.text)
 }
 
 // decode reads one document.
-func decode(text []byte) (decoded, error) {
+func decode(text []byte) (decodedDocument, error) {
 	root, err := yamltext.Parse(text)
 	var more *yamltext.TextError
 	if errors.As(err, &more) {
-		return decoded{}, err
+		return decodedDocument{}, err
 	}
 	if err != nil || root == nil && isPeculiar(text) {
 		return decodeCarefully(text, nil, err)
 	}
 	if root == nil {
-		return decoded{}, nil
+		return decodedDocument{}, nil
 	}
 	size, err := sizer{}.measure(root)
 	if err != nil {
-		return decoded{}, err
+		return decodedDocument{}, err
 	}
 	c := converter{tags: newTagFinder(text)}
 	value, ordinary := any(nil), false
 	if !isPeculiar(text) {
 		value, ordinary = c.convert(root)
 	}
-	d := decoded{value: value, line: root.Line, repeated: c.repeated}
+	d := decodedDocument{value: value, line: root.Line, repeated: c.repeated}
 	if !ordinary {
 		d, err = decodeCarefully(text, root, nil)
 	}
@@ -77,10 +77,11 @@ func isPeculiar(text []byte) bool {
 
 // decodeCarefully reads a document the way Kubernetes does, slowly. The root is the
 // result of yaml/v3, and the cause its error, if it failed.
-func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decoded, error) {
+func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decodedDocument, error) {
 	if cause == nil && mayHaveAliases(text) {
 		if offset := yamltext.OddBreak(text); offset >= 0 {
-			return decoded{}, &yamltext.TextError{Line: yamltext.LineAt(text, int64(offset)), Message: oddBreakMessage}
+			return decodedDocument{},
+				&yamltext.TextError{Line: yamltext.LineAt(text, int64(offset)), Message: oddBreakMessage}
 		}
 	}
 	var value any
@@ -90,15 +91,15 @@ func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decoded, error
 	}
 	if err == nil && root == nil {
 		size, err := measureValue(value)
-		return decoded{value: value, size: size}, err
+		return decodedDocument{value: value, size: size}, err
 	}
 	if err == nil {
-		return decoded{value: value, line: root.Line, repeated: yamltext.RepeatedKeys(root)}, nil
+		return decodedDocument{value: value, line: root.Line, repeated: yamltext.RepeatedKeys(root)}, nil
 	}
 	if cause == nil {
 		cause = err
 	}
-	return decoded{}, yamltext.Explain(cause, text)
+	return decodedDocument{}, yamltext.Explain(cause, text)
 }
 
 // oddBreakMessage is for a text that yaml/v3 and Kubernetes split into different lines, so that one
@@ -118,7 +119,7 @@ type converter struct {
 	odd      int // numbers that Kubernetes' library has decoded
 }
 
-// maxOdd is how many numbers are decoded by the library one by one, which costs as much as a short document.
+// maxOdd limits the numbers that the library decodes one by one: each costs as much as a short document.
 const maxOdd = 1000
 
 // convert returns the value of a node, and whether the node is ordinary.
@@ -222,7 +223,7 @@ var words = map[string]any{
 	"false": false, "False": false, "FALSE": false, "off": false, "Off": false, "OFF": false,
 }
 
-// maxDigits is how many decimal digits always fit an int64.
+// maxDigits is the number of decimal digits that always fit an int64.
 const maxDigits = 18
 
 // number returns the value of a text that looks like a number. Only plain decimal

@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// maxSame is how many manifests of one object are listed and compared, one with each other.
+// maxSame limits the manifests of one object that are listed, and compared with each other.
 const maxSame = 20
 
 // duplicates finds objects that a payload has more than once after

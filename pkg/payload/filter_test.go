@@ -18,7 +18,7 @@ metadata:
     release.openshift.io/major-version: "4,-5"
 `
 
-func TestFilters(t *testing.T) {
+func TestFilteredManifests(t *testing.T) {
 	capabilities := func(list string) *configv1.ClusterVersionCapabilitiesStatus {
 		status, err := payload.ParseCapabilities(list)
 		if err != nil {
@@ -158,7 +158,7 @@ func TestParseCapabilities(t *testing.T) {
 	}
 }
 
-func TestDuplicates(t *testing.T) {
+func TestDuplicateObjects(t *testing.T) {
 	for name, test := range map[string]struct {
 		a, b string
 		want string

@@ -145,7 +145,7 @@ func isOperatorConfig(document *yaml.Node) bool {
 		config.Kind == "GenericControllerConfig" && config.APIVersion == configv1.GroupVersion.String()
 }
 
-// child returns the value of a key of a mapping, which it adds if there is none.
+// child returns the value of a key of a mapping. It adds a missing value.
 func child(mapping *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value == key {

@@ -16,8 +16,8 @@ import (
 // the other without a separator. If it fails, the documents before the error
 // are returned, too. They may be followed by comments, and a single JSON document by one
 // in YAML: Kubernetes' decoder allows that.
-func decodeJSON(text []byte) ([]decoded, error) {
-	var found []decoded
+func decodeJSON(text []byte) ([]decodedDocument, error) {
+	var found []decodedDocument
 	line, counted := 1, 0 // lines are counted up to here
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	for {
@@ -55,16 +55,16 @@ func decodeJSON(text []byte) ([]decoded, error) {
 }
 
 // decodeOneJSON reads one document.
-func decodeOneJSON(text []byte) (decoded, error) {
+func decodeOneJSON(text []byte) (decodedDocument, error) {
 	if err := checkText(text, countMarks(text)); err != nil {
-		return decoded{}, err
+		return decodedDocument{}, err
 	}
 	var value any
 	if err := utiljson.Unmarshal(text, &value); err != nil {
-		return decoded{}, err
+		return decodedDocument{}, err
 	}
 	size, err := measureValue(value)
-	return decoded{value: value, size: size, line: 1}, err
+	return decodedDocument{value: value, size: size, line: 1}, err
 }
 
 // isComment reports whether a text has nothing but comments.

@@ -74,7 +74,7 @@ func dropDepends(object *unstructured.Unstructured) {
 	object.SetAnnotations(annotations)
 }
 
-// mostOfKind is how many manifests of a kind may be one component, whose manifests are applied one after the other. The
+// mostOfKind limits the manifests of a kind in one component, since those are applied one after the other. The
 // components of a larger kind have partOfKind manifests each.
 const mostOfKind, partOfKind = 50, 12
 

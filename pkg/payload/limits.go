@@ -27,9 +27,9 @@ const (
 
 	maxProblems = 10_000 // of a release that are listed
 
-	// marksPerValue is how many separators a document may have for each value that it may have. They are
-	// counted before it is parsed, since the parser needs 200 bytes for each value, and texts have
-	// some that separate nothing.
+	// marksPerValue is the maximum number of separators for each value that a document may have. Separators are
+	// counted before the document is parsed, since the parser needs 200 bytes for each value. Some separators in texts
+	// separate no values.
 	marksPerValue = 2
 )
 
@@ -182,7 +182,7 @@ func costOf(text []byte, chunks []chunk) cost {
 }
 
 // cost returns the cost of a document beyond its text, by its index in its chunk.
-func (d *decoded) cost(index int) cost {
+func (d *decodedDocument) cost(index int) cost {
 	return cost{documents: min(index, 1), bytes: max(0, d.size.bytes-len(d.text.text)), values: d.size.values}
 }
 
@@ -194,11 +194,11 @@ func (b *budget) take(c cost) bool {
 	b.used.bytes += c.bytes
 	b.used.marks += c.marks
 	b.used.values += c.values
-	return b.exceeded() == ""
+	return b.exceededLimit() == ""
 }
 
-// exceeded returns the limit that a release is over; "" if there is none.
-func (b *budget) exceeded() string {
+// exceededLimit returns a limit that the release exceeds; "" if there is none.
+func (b *budget) exceededLimit() string {
 	switch {
 	case b.used.documents > maxDocuments:
 		return fmt.Sprintf("%d documents", maxDocuments)
@@ -216,7 +216,7 @@ func (b *budget) exceeded() string {
 
 // decode reads the documents of a chunk. Large ones are read one after the other, since the
 // parser needs a multiple of their size.
-func (b *budget) decode(ctx context.Context, c chunk) ([]decoded, error) {
+func (b *budget) decode(ctx context.Context, c chunk) ([]decodedDocument, error) {
 	weight := min(int64(c.marks), maxValues*marksPerValue)
 	if err := b.parsing.Acquire(ctx, weight); err != nil {
 		return nil, err

@@ -25,8 +25,7 @@ const CreateOnlyAnnotation = "release.openshift.io/create-only"
 // DeleteAnnotation makes a manifest a tombstone if its value is "true".
 const DeleteAnnotation = "release.openshift.io/delete"
 
-// A Manifest is one object of a payload, as an apply applies it. It must not be
-// changed.
+// A Manifest is one object of a payload, as an apply applies it. Callers must not change it.
 type Manifest struct {
 	Path     string // in the release: release-manifests/0000_50_name_file.yaml
 	Document int    // of the file, counted from 1
@@ -43,11 +42,11 @@ type Manifest struct {
 	isShifted bool // its template has other lines than the rendered text
 }
 
-// File returns the name of the manifest's file, which has its level and component. They are before it if no file of the
-// release has any.
+// File returns the name of the manifest's file, with its level and component. If no file of the release has a level,
+// File puts the level and component of the manifest's kind before the name.
 func (m *Manifest) File() string { return m.order + path.Base(m.Path) }
 
-// Object returns the object of the manifest. It must not be changed.
+// Object returns the object of the manifest. Callers must not change it.
 func (m *Manifest) Object() *unstructured.Unstructured { return m.object }
 
 // ID returns the ID of the object. The namespace of a cluster-scoped object is left out: API
@@ -91,8 +90,8 @@ func (m *Manifest) TimeToLive() (seconds int64, isRemoved bool) {
 	return seconds, isSet && m.GroupVersionKind().GroupKind() == kinds.Job
 }
 
-// Text returns the text of the manifest, with its template rendered and its images
-// substituted. It is empty unless Options.KeepText was set.
+// Text returns the text of the manifest, with its template rendered and its images substituted. Without
+// Options.KeepText, the text is empty.
 func (m *Manifest) Text() []byte { return m.text.text }
 
 // TextLine returns the line of the file where the text begins, which may be with comments.
@@ -101,11 +100,11 @@ func (m *Manifest) TextLine() int { return m.text.line }
 // LinesAreRendered reports whether lines are those of the rendered template, which differ from those of the file.
 func (m *Manifest) LinesAreRendered() bool { return m.isShifted }
 
-// Places returns the positions of the manifest's fields. It needs Options.KeepText.
+// Places returns the positions of the manifest's fields, if Options.KeepText was set.
 func (m *Manifest) Places() *Places { return newPlaces(m.text) }
 
-// SameTextAs reports whether two manifests have the same text. Then
-// their objects are equal, without the cost of comparing them.
+// SameTextAs reports whether two manifests have the same text, and so equal objects. It is cheaper than a comparison of
+// the objects.
 func (m *Manifest) SameTextAs(other *Manifest) bool { return m.sum == other.sum }
 
 // Sum returns a hash, which is the same for manifests with the same text.
@@ -114,8 +113,8 @@ func (m *Manifest) Sum() [sha256.Size]byte { return m.sum }
 // YAML returns the object in YAML, with sorted keys.
 func (m *Manifest) YAML() ([]byte, error) { return yaml.Marshal(m.object.Object) }
 
-// InOrder compares two manifests of a release by their files and documents, and by their kinds and the order of another
-// tool before if no file has a level.
+// InOrder compares two manifests of a release by their files and documents. If no file has a level, the kinds and the
+// order of another tool come first.
 func InOrder(a, b *Manifest) int {
 	return cmp.Or(strings.Compare(a.order, b.order), cmp.Compare(a.foreign.weightOf(), b.foreign.weightOf()),
 		cmp.Compare(a.place, b.place), cmp.Compare(a.Document, b.Document))

@@ -49,7 +49,8 @@ func (r *reader) readMetadata(folder string, optional bool) {
 		r.payload.Version = r.payload.Metadata.Version
 		r.payload.Name = cmp.Or(r.payload.Name, DefaultName)
 		if requested := r.options.Version; requested != "" && requested != r.payload.Version {
-			r.mislabelled(metadataPath, "the release is version %q, and %q was asked for", r.payload.Version, requested)
+			r.reportMislabelled(metadataPath, "the release is version %q, and %q was asked for", r.payload.Version,
+				requested)
 		}
 	}
 	release := r.options.Release
@@ -84,10 +85,11 @@ func (r *reader) readMetadata(folder string, optional bool) {
 	r.payload.Images = found.Images
 	switch declared := r.payload.Metadata.Version; {
 	case declared != "" && found.Name != declared:
-		r.mislabelled(imagesPath, "this is for version %q, but %s has version %q: both must come from the same release",
+		r.reportMislabelled(imagesPath,
+			"this is for version %q, but %s has version %q: both must come from the same release",
 			found.Name, MetadataFile, declared)
 	case declared == "" && r.options.Version != "" && found.Name != r.options.Version:
-		r.mislabelled(imagesPath, "this is for version %q, and %q was asked for", found.Name, r.options.Version)
+		r.reportMislabelled(imagesPath, "this is for version %q, and %q was asked for", found.Name, r.options.Version)
 	case declared == "" && !IsVersion(found.Name):
 		r.placeholders = placeholdersOf(found)
 	}
@@ -104,12 +106,13 @@ func placeholdersOf(component *References) map[string]string {
 func (r *reader) readPlaceholders(release, component *References) {
 	rewriting, err := NewRewriting(release, component)
 	if err != nil {
-		r.mislabelled(r.imagesPath, "%s", err)
+		r.reportMislabelled(r.imagesPath, "%s", err)
 		return
 	}
 	r.rewriting = rewriting
 	for _, name := range rewriting.Missing {
-		r.mislabelled(r.imagesPath, "there is no image %q to put in the place of %s", name, component.Images[name])
+		r.reportMislabelled(r.imagesPath, "there is no image %q to put in the place of %s", name,
+			component.Images[name])
 	}
 }
 
@@ -123,7 +126,7 @@ func (r *reader) readFile(name string, optional bool) ([]byte, bool) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		r.report(Problem{File: name, Cause: Unreadable, Message: withoutPath(err)})
 	} else if !optional {
-		r.mislabelled(name, "it is missing: a release needs it")
+		r.reportMislabelled(name, "it is missing: a release needs it")
 	}
 	return nil, false
 }
@@ -132,7 +135,7 @@ func (r *reader) parseMetadata(name string, text []byte) Metadata {
 	var metadata Metadata
 	text = bytes.TrimPrefix(text, byteOrderMark)
 	if err := checkText(text, countMarks(text)); err != nil {
-		r.mislabelled(name, "%s", err)
+		r.reportMislabelled(name, "%s", err)
 		return metadata
 	}
 	if err := json.Unmarshal(text, &metadata); err != nil {
@@ -156,11 +159,11 @@ func (r *reader) parseMetadata(name string, text []byte) Metadata {
 	}
 	switch {
 	case metadata.Kind != metadataKind:
-		r.mislabelled(name, "its kind is %q: write %q", metadata.Kind, metadataKind)
+		r.reportMislabelled(name, "its kind is %q: write %q", metadata.Kind, metadataKind)
 	case metadata.Version == "":
-		r.mislabelled(name, "the version is missing")
+		r.reportMislabelled(name, "the version is missing")
 	case !IsVersion(metadata.Version):
-		r.mislabelled(name, "the version %q is not a semantic version such as 1.2.3", metadata.Version)
+		r.reportMislabelled(name, "the version %q is not a semantic version such as 1.2.3", metadata.Version)
 	}
 	if field := unknownField(text); field != "" {
 		r.report(Problem{

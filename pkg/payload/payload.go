@@ -25,7 +25,7 @@ import (
 // DefaultName is the name of a release with release-metadata, unless it is named.
 const DefaultName = "default"
 
-// A Payload is a release's files, loaded. It must not be changed.
+// A Payload has the loaded files of a release. Callers must not change it.
 type Payload struct {
 	Name     string            // "default", unless it was named; "" for a plain folder that was not named
 	Version  string            // "" if neither the release nor the options have it

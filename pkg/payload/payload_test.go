@@ -302,7 +302,7 @@ func TestTheNameOfARelease(t *testing.T) {
 	}
 }
 
-func TestHash(t *testing.T) {
+func TestHashOfARelease(t *testing.T) {
 	hash := func(contents map[string]string) string {
 		p, _ := parse(t, files(t, contents), payload.Options{})
 		return p.Hash

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestAreComments asks of each # whether a comment begins there.
-func TestAreComments(t *testing.T) {
+// TestCommentsAreNotManifests asks of each # whether a comment begins there.
+func TestCommentsAreNotManifests(t *testing.T) {
 	for text, want := range map[string][]bool{
 		"# a\nkey: value # b\n":                         {true, true},
 		"key: |\n  text # a\n# b\n":                     {false, true},

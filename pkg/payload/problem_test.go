@@ -145,8 +145,8 @@ func TestBadJSON(t *testing.T) {
 	}
 }
 
-// TestAnUnquotedDeleteIsNeverCreated is why annotations must be strings: the API
-// machinery finds no annotations at all here, so nothing marks the object.
+// TestAnUnquotedDeleteIsNeverCreated: annotations must be strings. The API machinery finds no annotations at all here,
+// so nothing marks the object.
 func TestAnUnquotedDeleteIsNeverCreated(t *testing.T) {
 	broken := files(t, map[string]string{
 		"0000_10_a_a.yaml": configMap("fine"),
@@ -182,7 +182,9 @@ func TestBadMetadata(t *testing.T) {
 				"release-manifests/image-references: this is not an ImageStream: it has 2 documents, and must have one",
 			}},
 		"images of another form": {map[string]string{"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","spec":{"tags":{}}}`},
-			[]string{"release-manifests/image-references: this is not an ImageStream: spec.tags can't be of type object"}},
+			[]string{
+				"release-manifests/image-references: this is not an ImageStream: spec.tags can't be of type object",
+			}},
 		"invalid JSON": {map[string]string{"release-manifests/release-metadata": "{\n\"kind\": x}"},
 			[]string{"release-manifests/release-metadata:2: this is not the JSON of a release's metadata: invalid " +
 				"character 'x' looking for beginning of value"}},
@@ -305,9 +307,9 @@ func TestUnreadableFile(t *testing.T) {
 	}
 }
 
-// TestAnywhere has an object twice, before and after a comment is written above the one
+// TestProblemWithoutItsPlace has an object twice, before and after a comment is written above the one
 // and lines are put in front of the other.
-func TestAnywhere(t *testing.T) {
+func TestProblemWithoutItsPlace(t *testing.T) {
 	problemIn := func(first, second string) payload.Problem {
 		t.Helper()
 		_, problems := parse(t, files(t, map[string]string{"a.yaml": first, "b.yaml": second}), payload.Options{})

@@ -46,8 +46,8 @@ type reader struct {
 
 func (r *reader) report(p ...Problem) { r.problems = append(r.problems, p...) }
 
-// mislabelled reports a problem with release-metadata or image-references.
-func (r *reader) mislabelled(file, format string, args ...any) {
+// reportMislabelled reports a problem with release-metadata or image-references.
+func (r *reader) reportMislabelled(file, format string, args ...any) {
 	r.report(Problem{File: file, Cause: Mislabelled, Message: fmt.Sprintf(format, args...)})
 }
 
@@ -88,7 +88,7 @@ func (r *reader) read(ctx context.Context) error {
 	if err := r.readAll(ctx, found); err != nil {
 		return err
 	}
-	if exceeded := r.budget.exceeded(); exceeded != "" {
+	if exceeded := r.budget.exceededLimit(); exceeded != "" {
 		r.report(Problem{
 			File:    ".",
 			Cause:   Unreadable,
@@ -203,7 +203,7 @@ func (r *reader) listFolder(folder string) []*manifestFile {
 		switch {
 		case slices.Contains([]string{MetadataFile, ImagesFile}, entry.Name()), name == SettingsFile:
 		case entry.Name() == SettingsFile:
-			r.mislabelled(name, "it is not read here: move it to the folder above")
+			r.reportMislabelled(name, "it is not read here: move it to the folder above")
 		case !IsManifest(name) || entry.IsDir():
 			r.payload.Ignored = append(r.payload.Ignored, name)
 		default:
@@ -237,7 +237,7 @@ func (r *reader) readAll(ctx context.Context, found []*manifestFile) error {
 func (r *reader) readManifests(ctx context.Context, file *manifestFile) {
 	text, err := r.readText(ctx, file)
 	if err != nil {
-		file.problems = append(file.problems, unreadable(file.Path, 0, 0, err))
+		file.problems = append(file.problems, unreadableProblem(file.Path, 0, 0, err))
 		return
 	}
 	chunks, wrong := split(text)
@@ -253,11 +253,11 @@ func (r *reader) readManifests(ctx context.Context, file *manifestFile) {
 		}
 		if err != nil {
 			file.Documents++
-			file.report(unreadable(file.Path, file.Documents, chunk.line, err))
+			file.report(unreadableProblem(file.Path, file.Documents, chunk.line, err))
 		}
 	}
 	if wrong != nil {
-		file.report(unreadable(file.Path, file.Documents+1, 0, wrong))
+		file.report(unreadableProblem(file.Path, file.Documents+1, 0, wrong))
 	}
 }
 
@@ -296,7 +296,7 @@ func (r *reader) substitution() *substitution {
 	maps.DeleteFunc(images, func(name, _ string) bool { return r.placeholders[name] != "" })
 	found, _, err := substitutionOf(images, nil)
 	if err != nil {
-		r.mislabelled(r.imagesPath, "%s", err)
+		r.reportMislabelled(r.imagesPath, "%s", err)
 	}
 	return found
 }
@@ -328,7 +328,7 @@ func (r *reader) rewrite(file *manifestFile, text []byte) ([]byte, error) {
 // add adds a document of the file. Text before the first separator may be a
 // comment on the file, and Helm writes a comment for templates without manifests, too; other empty documents are
 // probably a mistake.
-func (f *manifestFile) add(d decoded) {
+func (f *manifestFile) add(d decodedDocument) {
 	if d.value == nil {
 		isSource := bytes.HasPrefix(bytes.TrimSpace(d.text.text), []byte("# Source: "))
 		if f.IsRendered = f.IsRendered || isSource; d.text.line > 1 && !isSource {
@@ -339,7 +339,7 @@ func (f *manifestFile) add(d decoded) {
 		return
 	}
 	f.Documents++
-	m, problems := (&document{decoded: d, path: f.Path, number: f.Documents}).manifest()
+	m, problems := (&document{decodedDocument: d, path: f.Path, number: f.Documents}).manifest()
 	f.report(problems...)
 	if m != nil {
 		m.place = f.place
@@ -369,10 +369,10 @@ func (f *manifestFile) report(problems ...Problem) {
 }
 
 // decode reads the documents of a chunk: one in YAML, any number in JSON.
-func (c chunk) decode() ([]decoded, error) {
+func (c chunk) decode() ([]decodedDocument, error) {
 	var jsonErr error
 	if utilyaml.IsJSONBuffer(c.text) {
-		var documents []decoded
+		var documents []decodedDocument
 		documents, jsonErr = decodeJSON(c.text)
 		for i := range documents {
 			documents[i].text.line += c.line - 1
@@ -390,5 +390,5 @@ func (c chunk) decode() ([]decoded, error) {
 		return nil, err
 	}
 	d.text = c
-	return []decoded{d}, nil
+	return []decodedDocument{d}, nil
 }

@@ -50,7 +50,7 @@ type streamMetadata struct {
 // pullSpec matches an image.
 var pullSpec = regexp.MustCompile(`^\w[\w.:/@+-]*$`)
 
-// maxPullSpec is how many bytes an image may have: registries allow 255 for a name and 128 for a
+// maxPullSpec is the maximum length of an image in bytes: registries allow 255 for a name and 128 for a
 // tag. It replaces each image in manifests and fields in templates, so it bounds how
 // much these can grow.
 const maxPullSpec = 1 << 10
@@ -58,7 +58,7 @@ const maxPullSpec = 1 << 10
 // IsPullSpec reports whether a text can be an image.
 func IsPullSpec(text string) bool { return len(text) <= maxPullSpec && pullSpec.MatchString(text) }
 
-// ParseReferences reads an image-references file. It is an ImageStream, in JSON or YAML.
+// ParseReferences reads an image-references file: an ImageStream, in JSON or YAML.
 func ParseReferences(text []byte) (*References, error) {
 	stream, err := parseImageStream(text)
 	if err != nil {

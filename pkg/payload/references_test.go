@@ -26,7 +26,7 @@ spec:
     from: {kind: DockerImage, name: registry.example/other@sha256:cccc}
 `
 
-func TestRewriting(t *testing.T) {
+func TestRewritingOfVersions(t *testing.T) {
 	release, err := ParseReferences([]byte(someReferences))
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ type templateData struct {
 	Images         map[string]string
 }
 
-// maxTemplate is how many bytes a template may have. The parser of text/template calls itself
+// maxTemplate is the maximum size of a template in bytes. The parser of text/template calls itself
 // for each nested action, and its stack must not overflow.
 const maxTemplate = 1 << 20
 

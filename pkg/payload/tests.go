@@ -47,17 +47,17 @@ func (p *Payload) include(m *Manifest) {
 
 // HelmHooks returns the hooks of Helm that an object is, by its annotations.
 func HelmHooks(annotations map[string]string) []string {
-	return listed(annotations[HelmHookAnnotation])
+	return splitList(annotations[HelmHookAnnotation])
 }
 
 // HelmHookDeletes returns when Helm deletes a hook, by its annotations, and whether they have it.
 func HelmHookDeletes(annotations map[string]string) (policies []string, isSet bool) {
 	text, isSet := annotations[HelmHookDeleteAnnotation]
-	return listed(text), isSet
+	return splitList(text), isSet
 }
 
-// listed returns the items of a comma-separated list.
-func listed(text string) []string {
+// splitList returns the items of a comma-separated list.
+func splitList(text string) []string {
 	var items []string
 	for item := range strings.SplitSeq(text, ",") {
 		if item = strings.TrimSpace(item); item != "" {

@@ -34,21 +34,21 @@ var (
 	deploymentStatuses = schema.GroupResource{Group: "apps", Resource: "deployments/status"}
 )
 
-// A need is a right, and the names of the objects for which it is needed: a role may grant
-// it for those alone. A name is empty if the server does not check it.
+// A need is a right that an update needs, and the names of its objects: a role may grant the right for these names
+// alone. A name is empty if the server does not check it.
 type need struct {
 	Right
 	names []string
 }
 
-// needs collects needs, each with all manifests that have it.
+// needs are the needs of all manifests. Equal needs of several manifests are one need.
 type needs struct {
 	all []*need
 	at  map[string]*need
 }
 
-// add adds the verbs that a manifest or its hooks need on a resource; nil is for the record,
-// whose needs are reported separately.
+// add adds the verbs that a manifest or its hooks need on a resource. The needs of the record, which are reported
+// separately, have no manifest.
 func (n *needs) add(m *payload.Manifest, right Right, name string, verbs ...string) {
 	for _, verb := range verbs {
 		right.Verb = verb
@@ -66,9 +66,9 @@ func (n *needs) add(m *payload.Manifest, right Right, name string, verbs ...stri
 	}
 }
 
-// needs returns the rights that the update needs: on the record and the lock, and on the objects that are
-// applied, deleted, and watched until they are ready.
-func (input Input) needs(places []place, newNamespace bool) []*need {
+// findNeeds returns the rights that the update needs: on the record and the lock, and on the objects that are applied,
+// deleted, and watched until they are ready.
+func (input Input) findNeeds(places []place, newNamespace bool) []*need {
 	n := &needs{at: map[string]*need{}}
 	if newNamespace {
 		n.add(nil, Right{Resource: namespaces}, "", "create")
@@ -84,7 +84,7 @@ func (input Input) needs(places []place, newNamespace bool) []*need {
 		}
 		id := p.id()
 		right := Right{Resource: p.resource.GroupResource(), Namespace: id.Namespace}
-		needHooks(n, p)
+		addHookNeeds(n, p)
 		switch {
 		case p.manifest.IsTombstone():
 			n.add(p.manifest, right, id.Name, "get", "delete")
@@ -97,15 +97,14 @@ func (input Input) needs(places []place, newNamespace bool) []*need {
 		}
 		if ready.Awaits(p.manifest.Object(), input.Standard) {
 			n.add(p.manifest, right, "", "list", "watch")
-			input.needCalled(n, p.manifest)
+			input.addServiceNeeds(n, p.manifest)
 		}
 	}
 	return n.all
 }
 
-// needCalled adds the rights to check the Services that the API server calls for an
-// object.
-func (input Input) needCalled(n *needs, m *payload.Manifest) {
+// addServiceNeeds adds the rights to check the Services that the API server calls for an object.
+func (input Input) addServiceNeeds(n *needs, m *payload.Manifest) {
 	if input.Standard == ready.Upstream {
 		return
 	}
@@ -115,8 +114,8 @@ func (input Input) needCalled(n *needs, m *payload.Manifest) {
 	}
 }
 
-// needHooks adds the rights that the lifecycle hooks of a Deployment need in addition to its own.
-func needHooks(n *needs, p place) {
+// addHookNeeds adds the rights that the lifecycle hooks of a Deployment need in addition to its own.
+func addHookNeeds(n *needs, p place) {
 	if hooks, _ := deploymenthook.Parse(p.manifest.Object()); hooks == nil || p.manifest.IsTombstone() {
 		return
 	}
@@ -134,24 +133,23 @@ func needHooks(n *needs, p place) {
 	}
 }
 
-// missing returns the rights that are not granted. It sends one review for a user with all
-// rights.
-func (input Input) missing(ctx context.Context, c *cluster.Cluster, places []place) ([]Right, error) {
+// missingRights returns the rights that are not granted. For a user with all rights, it sends one review.
+func (input Input) missingRights(ctx context.Context, c *cluster.Cluster, places []place) ([]Right, error) {
 	everything := authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}
 	if all, err := may(ctx, c, everything); all || err != nil {
 		return nil, err
 	}
-	return lacking(ctx, c, input.needs(places, input.hasNoNamespace(ctx, c)))
+	return missingOf(ctx, c, input.findNeeds(places, input.hasNoNamespace(ctx, c)))
 }
 
-// lacking returns the parts of needs that are not granted.
-func lacking(ctx context.Context, c *cluster.Cluster, needed []*need) ([]Right, error) {
-	lacks := make([]*Right, len(needed))
+// missingOf returns the parts of needs that are not granted.
+func missingOf(ctx context.Context, c *cluster.Cluster, needed []*need) ([]Right, error) {
+	missing := make([]*Right, len(needed))
 	group, inGroup := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for i, need := range needed {
 		group.Go(func() (err error) {
-			lacks[i], err = need.lacking(inGroup, c)
+			missing[i], err = need.missing(inGroup, c)
 			return err
 		})
 	}
@@ -159,7 +157,7 @@ func lacking(ctx context.Context, c *cluster.Cluster, needed []*need) ([]Right, 
 		return nil, err
 	}
 	var found []Right
-	for _, right := range lacks {
+	for _, right := range missing {
 		if right != nil {
 			found = append(found, *right)
 		}
@@ -173,7 +171,7 @@ type NamedRight struct {
 	Names []string
 }
 
-// Lacking returns those of some rights that we lack. It sends one review for a user with all rights.
+// Lacking returns the rights of a list that this user does not have. For a user with all rights, it sends one review.
 func Lacking(ctx context.Context, c *cluster.Cluster, needed []NamedRight) ([]Right, error) {
 	everything := authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}
 	if all, err := may(ctx, c, everything); all || err != nil {
@@ -183,7 +181,7 @@ func Lacking(ctx context.Context, c *cluster.Cluster, needed []NamedRight) ([]Ri
 	for i, right := range needed {
 		needs[i] = &need{Right: right.Right, names: right.Names}
 	}
-	return lacking(ctx, c, needs)
+	return missingOf(ctx, c, needs)
 }
 
 // hasNoNamespace reports whether the namespace of the record does not exist yet.
@@ -195,9 +193,9 @@ func (input Input) hasNoNamespace(ctx context.Context, c *cluster.Cluster) bool 
 	return apierrors.IsNotFound(err)
 }
 
-// lacking returns the part of a need that is not granted, or nil if the whole need is granted. A role may grant
-// a need for some names only: if it is not granted for all names, lacking reviews each name.
-func (n *need) lacking(ctx context.Context, c *cluster.Cluster) (*Right, error) {
+// missing returns the part of a need that is not granted; nil if the whole need is granted. A role may grant a need for
+// some names only: if the need is not granted for all names, missing reviews each name.
+func (n *need) missing(ctx context.Context, c *cluster.Cluster) (*Right, error) {
 	resource, subresource, _ := strings.Cut(n.Resource.Resource, "/")
 	attributes := authorizationv1.ResourceAttributes{
 		Verb:        n.Verb,
@@ -209,8 +207,8 @@ func (n *need) lacking(ctx context.Context, c *cluster.Cluster) (*Right, error) 
 	if granted, err := may(ctx, c, attributes); granted || err != nil {
 		return nil, err
 	}
-	lacking, isGranted := n.Right, true
-	lacking.Manifests = nil
+	missing, isGranted := n.Right, true
+	missing.Manifests = nil
 	for i, name := range n.names {
 		granted := false
 		if attributes.Name = name; name != "" {
@@ -221,16 +219,16 @@ func (n *need) lacking(ctx context.Context, c *cluster.Cluster) (*Right, error) 
 		}
 		isGranted = isGranted && granted
 		if !granted && len(n.Manifests) > 0 {
-			lacking.Manifests = append(lacking.Manifests, n.Manifests[i])
+			missing.Manifests = append(missing.Manifests, n.Manifests[i])
 		}
 	}
 	if isGranted {
 		return nil, nil
 	}
-	return &lacking, nil
+	return &missing, nil
 }
 
-// may reports whether we have a right.
+// may reports whether this user has a right.
 func may(ctx context.Context, c *cluster.Cluster, attributes authorizationv1.ResourceAttributes) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},

@@ -78,7 +78,8 @@ func (f *Facts) readAcks(ctx context.Context, c *cluster.Cluster) {
 	f.Gates = PendingAcks(data(AdminGates), data(AdminAcks), f.start().Version)
 }
 
-// judgeAcks is AdminAck. On a cluster without OpenShift's namespaces, a user may lack the right to read the ConfigMaps.
+// judgeAcks implements AdminAck. On a cluster without OpenShift's namespaces, a user may lack the right to read the
+// ConfigMaps.
 func judgeAcks(f *Facts) []Finding {
 	const unknown = "whether an administrator has something to acknowledge is not known: %v"
 	switch {

@@ -14,8 +14,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// judgeDeletes is PendingDelete: one finding for all deletes with the same cause. They block updates to
-// another minor version; a patch may fix the cause, so it is not blocked.
+// judgeDeletes implements PendingDelete: one finding for all deletes with the same cause. The findings
+// block updates to another minor version. A patch is not blocked, since it may fix the cause.
 func judgeDeletes(f *Facts) []Finding {
 	h := f.hop()
 	var pending, back []Delete
@@ -144,7 +144,7 @@ func (f *Facts) judgeReappeared(requested Delete) []Finding {
 		requested.ID, requested.Seen.MadeBy, outlook).withSince(requested.RequestedAt.Time).withObjects(requested.ID)}
 }
 
-// judgeUses is DeletedInUse: one finding for each tombstone.
+// judgeUses implements DeletedInUse: one finding for each tombstone.
 func judgeUses(f *Facts) []Finding {
 	if f.Payload == nil || !slices.ContainsFunc(f.Payload.Manifests, (*payload.Manifest).IsTombstone) {
 		return nil
@@ -163,7 +163,7 @@ func judgeUses(f *Facts) []Finding {
 	return found
 }
 
-// judgeTombstones is StaleTombstone. A tombstone is not stale while its delete is
+// judgeTombstones implements StaleTombstone. A tombstone is not stale while its delete is
 // pending, or if its object was recreated.
 func judgeTombstones(f *Facts) []Finding {
 	applied := f.Record.Applied()

@@ -40,7 +40,7 @@ func examples(t *testing.T) []*precondition.Facts {
 	minor.WithoutNamespace = []*payload.Manifest{release(t, "4.6.0",
 		map[string]string{"0000_10_web_d.yaml": strings.ReplaceAll(configMap("d", ""), "namespace: web",
 			"labels: {}")}).Manifests[0]}
-	minor.Terminating = []precondition.Terminating{{ID: kinds.ID{Kind: "Namespace", Name: "web"},
+	minor.Terminating = []precondition.TerminatingNeed{{ID: kinds.ID{Kind: "Namespace", Name: "web"},
 		Manifests: manifests[:3], Seen: tombstone.Observation{
 			State: tombstone.Terminating, UID: "2", Since: now.Add(-5 * time.Minute),
 			Remains: []string{"ConfigMap left, held by finalizer example.com/x, which backup has set"},
@@ -107,8 +107,8 @@ const (
 	usesSecret    = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: web}, spec: {template: {spec: {imagePullSecrets: [{name: old}]}}}}`
 )
 
-// TestTheDocumentation compares the examples of docs/gate.md with the current output.
-func TestTheDocumentation(t *testing.T) {
+// TestFindingsOfTheDocumentation compares the examples of docs/gate.md with the current output.
+func TestFindingsOfTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../docs/gate.md")
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ type Input struct {
 	Before    *inventory.Inventory // of the kinds of the payload; nil if there is none
 	Record    *record.Record       // of the release, as it was loaded; it has the release's name
 	Namespace string               // of the record
-	Standard  ready.Standard       // of readiness; ready.Full, if it is empty
+	Standard  ready.Standard       // of readiness; ready.Full if it is empty
 	// IsShareable is true if the namespace of the record may be used by others: it is not the one that Runlevel has for
 	// records.
 	IsShareable bool
@@ -44,7 +44,7 @@ type Input struct {
 // Gather reads all facts that the checks need. A fact that can't be read is recorded as such;
 // an error means that no check is possible.
 func Gather(ctx context.Context, c *cluster.Cluster, input Input) (*Facts, error) {
-	// All other reads need discovery. This kind always exists.
+	// All other reads need discovery. Every cluster serves Namespaces.
 	if _, err := c.FindKind(ctx, kinds.Namespace); err != nil {
 		return nil, err
 	}
@@ -59,12 +59,12 @@ func Gather(ctx context.Context, c *cluster.Cluster, input Input) (*Facts, error
 	f.Writers, f.MissingNamespace = input.writers(ctx, c), input.missingNamespace(ctx, c)
 	places := input.locate(ctx, c)
 	f.Held = held
-	f.Unserved, f.WithoutNamespace = unserved(places), withoutNamespace(places)
+	f.Unserved, f.WithoutNamespace = unservedManifests(places), withoutNamespace(places)
 	f.Deletes = ObserveDeletes(ctx, c, Pending(input.Record, input.Before))
-	f.Terminating = input.terminating(ctx, c, places, f.Deletes)
+	f.Terminating = input.findTerminating(ctx, c, places, f.Deletes)
 	f.TombstoneObjects, f.Claims = input.tombstoneObjects(), input.claims(ctx, c, places)
-	f.Deleted, f.Stored = input.deleted(ctx, c, places), input.storedVersions(ctx, c, places)
-	f.Missing, f.RightsErr = input.missing(ctx, c, places)
+	f.Deleted, f.Stored = input.findDeleted(ctx, c, places), input.storedVersions(ctx, c, places)
+	f.Missing, f.RightsErr = input.missingRights(ctx, c, places)
 	if len(f.Missing) > 0 {
 		f.User = cluster.UserOf(ctx, c).Username
 	}
@@ -89,7 +89,7 @@ func (input Input) holder(ctx context.Context) (*lock.Holder, error) {
 }
 
 // Pending returns the deletes of a release that may not be done: those that it has requested, and those
-// of its terminating objects, whoever deleted them. So no delete is lost with the record. Objects
+// of its terminating objects, also if others have deleted them. So no delete is lost with the record. Objects
 // that are deleted with a Namespace or a definition are left out.
 func Pending(known *record.Record, before *inventory.Inventory) []record.Tombstone {
 	pending, goes := slices.Clone(known.Tombstones), map[kinds.ID]bool{}

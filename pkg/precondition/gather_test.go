@@ -27,7 +27,7 @@ func manifest(apiVersion, kind, name, annotation string) string {
 		", namespace: HERE, annotations: {" + annotation + "}}\n"
 }
 
-func TestKindsOfACluster(t *testing.T) {
+func TestServerKinds(t *testing.T) {
 	namespace := testbed.Namespace(t)
 	f := gather(t, testbed.Connect(t), precondition.Input{Payload: in(t, namespace, map[string]string{
 		"0000_10_web_00_definition.yaml": everything["0000_10_web_00_definition.yaml"],
@@ -72,7 +72,7 @@ Blocks NoNamespace: 0000_10_web_12_j.yaml and 1 more manifest: ConfigMap without
 
 // A definition of the release takes precedence over the versions that the cluster serves now.
 // Kinds that were added since the last discovery are found.
-func TestAReleasesDefinitionCounts(t *testing.T) {
+func TestServerDefinitionOfTheReleaseCounts(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	if _, err := c.FindKind(t.Context(), kinds.Pod); err != nil { // the last look
 		t.Fatal(err)
@@ -115,7 +115,7 @@ spec:
 	}
 }
 
-func TestKindOfAnUnavailableAPI(t *testing.T) {
+func TestServerKindOfAnUnavailableAPI(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	down := sandboxtest.Apply(t, c, strings.ReplaceAll(`
 apiVersion: apiregistration.k8s.io/v1
@@ -144,7 +144,7 @@ spec: {group: down.example.com, version: v1, groupPriorityMinimum: 1, versionPri
 	}
 }
 
-func TestAPendingDelete(t *testing.T) {
+func TestServerPendingDelete(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: old, namespace: " + namespace +
 		", finalizers: [FINALIZER]}\n"
@@ -196,7 +196,7 @@ func TestAPendingDelete(t *testing.T) {
 	}
 }
 
-func TestObjectsOfAnotherReleaseOnACluster(t *testing.T) {
+func TestServerObjectsOfAnotherRelease(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	labelled := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME, namespace: " + namespace +
 		", labels: {runlevel.dev/release: RELEASE}}\n"
@@ -237,7 +237,7 @@ Blocks ForeignObject: 0000_10_web_e.yaml: ConfigMap HERE/to-go is of release db,
 	}
 }
 
-func TestRunningApply(t *testing.T) {
+func TestServerRunningApply(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	l := &lock.Lock{Client: c.Client, Namespace: namespace, Release: "web", Now: c.Now}
 	question := precondition.Input{Payload: release(t, "4.6.0", nil), Namespace: namespace, Lock: l}
@@ -261,7 +261,7 @@ func TestRunningApply(t *testing.T) {
 	}
 }
 
-func TestCanceledContextIsNotAFact(t *testing.T) {
+func TestServerCanceledContextIsNotAFact(t *testing.T) {
 	c := testbed.Connect(t)
 	f := gather(t, c, precondition.Input{Payload: release(t, "4.6.0", nil)}) // all kinds are known by now
 	ended, end := context.WithCancelCause(t.Context())
@@ -276,8 +276,8 @@ func TestCanceledContextIsNotAFact(t *testing.T) {
 	}
 }
 
-// TestATerminatingNamespaceWithoutTheRightToListThem is about an account that may only get Namespaces.
-func TestATerminatingNamespaceWithoutTheRightToListThem(t *testing.T) {
+// TestServerTerminatingNamespaceWithoutTheRightToListNamespaces is about an account that may only get Namespaces.
+func TestServerTerminatingNamespaceWithoutTheRightToListNamespaces(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	sandboxtest.Apply(t, c, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, namespace: "+namespace+
 		", finalizers: [example.com/x]}\n")

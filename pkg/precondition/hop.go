@@ -25,8 +25,8 @@ type hop struct {
 	from, to *version.Version // nil if either is not known
 }
 
-// hop returns the requested update. It starts at the version that was applied last. A later version
-// that was only started may be continued, and corrected by a patch.
+// hop returns the requested update, from the version that was applied last. A later version that was only started may
+// be continued, and corrected by a patch.
 func (f *Facts) hop() hop {
 	newest, start := f.Record.Newest(), f.start()
 	if newest == nil {

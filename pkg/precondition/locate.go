@@ -41,7 +41,7 @@ func (input Input) locate(ctx context.Context, c *cluster.Cluster) []place {
 	return places
 }
 
-func unserved(places []place) []UnservedManifest {
+func unservedManifests(places []place) []UnservedManifest {
 	var found []UnservedManifest
 	for _, p := range places {
 		if p.unserved != nil {

@@ -20,19 +20,19 @@ func ForeignNamespace(p *payload.Payload) string {
 	isCreated := slices.ContainsFunc(p.Manifests, func(m *payload.Manifest) bool {
 		return m.ID() == kinds.NewID(kinds.Namespace, "", name) && !m.IsTombstone()
 	})
-	if len(placed(p)) == 0 || isCreated {
+	if len(placedObjects(p)) == 0 || isCreated {
 		return ""
 	}
 	return name
 }
 
-// placed returns the manifests of objects that are put into the namespace.
-func placed(p *payload.Payload) []*payload.Manifest {
+// placedObjects returns the manifests of objects that the release puts into the namespace.
+func placedObjects(p *payload.Payload) []*payload.Manifest {
 	return slices.DeleteFunc(slices.Clone(p.Placed), (*payload.Manifest).IsTombstone)
 }
 
-// missingNamespace returns the namespace of objects whose manifests name none, if it does not exist and nothing creates
-// it. It returns none for a user who may not read it.
+// missingNamespace returns the namespace of objects whose manifests name none, if the namespace does not exist and
+// nothing creates it; "" for a user who may not read namespaces.
 func (input Input) missingNamespace(ctx context.Context, c *cluster.Cluster) string {
 	name := ForeignNamespace(input.Payload)
 	if name == "" || input.CreateNamespace {
@@ -44,11 +44,11 @@ func (input Input) missingNamespace(ctx context.Context, c *cluster.Cluster) str
 	return name
 }
 
-// judgeMissingNamespace is MissingNamespace. An apply would wait for the namespace until its timeout.
+// judgeMissingNamespace implements MissingNamespace. An apply would wait for the namespace until its timeout.
 func judgeMissingNamespace(f *Facts) []Finding {
 	if f.MissingNamespace == "" {
 		return nil
 	}
 	return []Finding{blocks("creating it", "namespace %s does not exist, and the release puts %s into it",
-		f.MissingNamespace, printable.Count(len(placed(f.Payload)), "object"))}
+		f.MissingNamespace, printable.Count(len(placedObjects(f.Payload)), "object"))}
 }

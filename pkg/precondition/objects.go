@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// judgeClaims is ForeignObject: one finding for each other release.
+// judgeClaims implements ForeignObject: one finding for each other release.
 func judgeClaims(f *Facts) []Finding {
 	type cause struct {
 		release string
@@ -42,7 +42,7 @@ func judgeClaims(f *Facts) []Finding {
 	return found
 }
 
-// judgeNamespaces is NoNamespace, one finding for all. A release has no default namespace.
+// judgeNamespaces implements NoNamespace, one finding for all. A release has no default namespace.
 func judgeNamespaces(f *Facts) []Finding {
 	if len(f.WithoutNamespace) == 0 {
 		return nil
@@ -53,7 +53,7 @@ func judgeNamespaces(f *Facts) []Finding {
 		name(ids(f.WithoutNamespace)), subject).withFile(f.WithoutNamespace...)}
 }
 
-// judgeKinds is UnservedKinds: one finding for each kind; for all of a group and version, if their
+// judgeKinds implements UnservedKinds: one finding for each kind; for all of a group and version, if their
 // discovery failed.
 func judgeKinds(f *Facts) []Finding {
 	var found []Finding

@@ -41,11 +41,11 @@ type Facts struct {
 	Unserved         []UnservedManifest // manifests whose kind is not served, or not known to be
 	Stored           []StoredVersion    // versions that definitions lack, and in which objects may be stored
 
-	Terminating []Terminating // objects that the update needs, and that are being deleted
-	Gates       []AdminGate   // unacknowledged gates that hold back the update
-	GatesErr    error         // the error of reading gates
-	Elsewhere   []string      // namespaces that have a record of the release, if the requested one has none
-	Writers     []string      // other accounts that may write the record
+	Terminating []TerminatingNeed // objects that the update needs, and that are being deleted
+	Gates       []AdminGate       // unacknowledged gates that hold back the update
+	GatesErr    error             // the error of reading gates
+	Elsewhere   []string          // namespaces that have a record of the release, if the requested one has none
+	Writers     []string          // other accounts that may write the record
 
 	Rollback *record.Rollback    // nil if the update is none
 	Deleted  []*payload.Manifest // of a rollback: of objects that newer versions have deleted

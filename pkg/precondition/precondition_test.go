@@ -312,18 +312,18 @@ func TestNeededObjectIsTerminating(t *testing.T) {
 				Payload: release(t, "4.6.0", map[string]string{"0000_10_web_old.yaml": configMap("old", "")}),
 				Record:  history("4.5.3"),
 			}
-			f.Terminating = []precondition.Terminating{{ID: old, Manifests: f.Payload.Manifests, Seen: test.seen}}
+			f.Terminating = []precondition.TerminatingNeed{{ID: old, Manifests: f.Payload.Manifests, Seen: test.seen}}
 			f.Deletes = []precondition.Delete{asked(test.seen)} // a tombstone has begun it, which is reported once
 			expect(t, f, test.wanted)
 		})
 	}
 	t.Run("of the record, and more", func(t *testing.T) {
-		namespace := precondition.Terminating{ID: kinds.ID{Kind: "Namespace", Name: "runlevel-system"}}
+		namespace := precondition.TerminatingNeed{ID: kinds.ID{Kind: "Namespace", Name: "runlevel-system"}}
 		namespace.Seen = tombstone.Observation{State: tombstone.Terminating, Since: since, Finalizers: []string{"a/b"}}
 		f := &precondition.Facts{
 			Payload:     release(t, "4.6.0", nil),
 			Record:      history("4.5.3"),
-			Terminating: []precondition.Terminating{namespace, {ID: old}},
+			Terminating: []precondition.TerminatingNeed{namespace, {ID: old}},
 		}
 		expect(t, f,
 			`Blocks TerminatingObject: Namespace runlevel-system, which the record of release web needs, is terminating since 2026-05-04T11:00:00Z, held by finalizer a/b: no object can be created in it before it is deleted; resolve by: waiting for the holder of finalizer a/b | since 2026-05-04T11:00:00Z | Namespace runlevel-system
@@ -569,7 +569,7 @@ func TestTombstonesOfUsedObjects(t *testing.T) {
 	}
 }
 
-func TestSomebodyElseApplies(t *testing.T) {
+func TestAnotherProcessApplies(t *testing.T) {
 	for name, test := range map[string]struct {
 		silent time.Duration
 		wanted string
@@ -616,7 +616,7 @@ func TestFindingsHaveNoAges(t *testing.T) {
 				Since:      ago(time.Hour).Time,
 				Finalizers: []string{"a/b"},
 			})},
-			Terminating: []precondition.Terminating{{
+			Terminating: []precondition.TerminatingNeed{{
 				ID:   old,
 				Seen: tombstone.Observation{State: tombstone.Terminating, Since: ago(time.Hour).Time},
 			}},
@@ -632,7 +632,7 @@ func TestFindingsHaveNoAges(t *testing.T) {
 	}
 }
 
-func TestRefuse(t *testing.T) {
+func TestRefusalNamesItsChecks(t *testing.T) {
 	f := &precondition.Facts{Now: now, Payload: release(t, "4.8.0", nil), Record: history("4.5.3"),
 		Deletes: []precondition.Delete{
 			asked(tombstone.Observation{State: tombstone.Terminating, Since: now}),

@@ -25,7 +25,7 @@ func (input Input) elsewhere(ctx context.Context, c *cluster.Cluster) ([]string,
 	return slices.DeleteFunc(found, func(namespace string) bool { return namespace == input.Namespace }), err
 }
 
-// judgeElsewhere is RecordElsewhere: without the record, applied versions, pending
+// judgeElsewhere implements RecordElsewhere: without the record, applied versions, pending
 // deletes and the holder of the lock are not known.
 func judgeElsewhere(f *Facts) []Finding {
 	if len(f.Elsewhere) == 0 {

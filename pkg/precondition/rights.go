@@ -21,7 +21,7 @@ type lack struct {
 	rights     []string // of hooks: verbs and resources, of which there are many kinds
 }
 
-// judgeRights is MissingRights: one finding for the same verbs, on several resources of
+// judgeRights implements MissingRights: one finding for the same verbs, on several resources of
 // a namespace or in several namespaces.
 func judgeRights(f *Facts) []Finding {
 	user := printable.Line(cmp.Or(f.User, "this account"))
@@ -37,10 +37,12 @@ func judgeRights(f *Facts) []Finding {
 			ofRecord:   len(right.Manifests) == 0, manifests: right.Manifests, ofHooks: right.IsForHooks,
 		})
 	}
-	lacks = merged(lacks, func(l lack) string { return fmt.Sprint(l.resources, l.namespaces, l.ofRecord, l.ofHooks) })
-	lacks = merged(lacks, func(l lack) string { return fmt.Sprint(l.verbs, l.namespaces, l.ofRecord, l.ofHooks) })
-	lacks = mergedOfHooks(lacks)
-	lacks = merged(lacks, func(l lack) string {
+	lacks = mergeLacks(lacks, func(l lack) string {
+		return fmt.Sprint(l.resources, l.namespaces, l.ofRecord, l.ofHooks)
+	})
+	lacks = mergeLacks(lacks, func(l lack) string { return fmt.Sprint(l.verbs, l.namespaces, l.ofRecord, l.ofHooks) })
+	lacks = mergeHookLacks(lacks)
+	lacks = mergeLacks(lacks, func(l lack) string {
 		return fmt.Sprint(l.verbs, l.resources, l.rights, l.namespaces[0] == "", l.ofRecord)
 	})
 	var found []Finding
@@ -50,15 +52,15 @@ func judgeRights(f *Facts) []Finding {
 	return found
 }
 
-// mergedOfHooks merges all lacks of hooks in a namespace.
-func mergedOfHooks(lacks []lack) []lack {
+// mergeHookLacks merges all lacks of hooks in a namespace.
+func mergeHookLacks(lacks []lack) []lack {
 	for i := range lacks {
 		if item := &lacks[i]; item.ofHooks {
 			item.rights = []string{item.inWords()}
 			item.verbs, item.resources = nil, nil
 		}
 	}
-	return merged(lacks, func(l lack) string {
+	return mergeLacks(lacks, func(l lack) string {
 		if l.ofHooks {
 			return fmt.Sprint("hooks ", l.namespaces)
 		}
@@ -74,8 +76,8 @@ func (l lack) inWords() string {
 	return strings.Join(l.verbs, ", ") + " " + strings.Join(l.resources, ", ")
 }
 
-// merged merges lacks with the same key.
-func merged(lacks []lack, key func(lack) string) []lack {
+// mergeLacks merges lacks with the same key.
+func mergeLacks(lacks []lack, key func(lack) string) []lack {
 	var all []lack
 	for _, alike := range grouped(lacks, key) {
 		whole := alike[0]

@@ -76,7 +76,7 @@ func rights(f *precondition.Facts, namespace string) string {
 	return strings.ReplaceAll(shown(findings), namespace, "HERE")
 }
 
-func TestMissingRightsAreReportedTogether(t *testing.T) {
+func TestServerMissingRightsAreReportedTogether(t *testing.T) {
 	namespace := testbed.Namespace(t)
 	named := rule("", "secrets", "get", "delete")
 	named.ResourceNames = []string{"old"}
@@ -131,7 +131,7 @@ metadata:
 spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: registry.example/c}]}}}
 `
 
-func TestRightsOfLifecycleHooks(t *testing.T) {
+func TestServerRightsOfLifecycleHooks(t *testing.T) {
 	namespace := testbed.Namespace(t)
 	own := []rbacv1.PolicyRule{
 		rule("", "configmaps", "get", "create", "update"),
@@ -166,7 +166,7 @@ func TestRightsOfLifecycleHooks(t *testing.T) {
 	}
 }
 
-func TestRolesInOneNamespaceGiveNoRightsInAnother(t *testing.T) {
+func TestServerRolesInOneNamespaceGiveNoRightsInAnother(t *testing.T) {
 	namespace, other := testbed.Namespace(t), testbed.Namespace(t)
 	c := sandboxtest.Connect(t,
 		account(t, namespace, rule("", "configmaps", "*"), rule("coordination.k8s.io", "leases", "*")))
@@ -191,7 +191,7 @@ func TestRolesInOneNamespaceGiveNoRightsInAnother(t *testing.T) {
 }
 
 // If the namespace of the record does not exist, the first apply creates it.
-func TestTheRecordsNamespaceMayHaveToBeMade(t *testing.T) {
+func TestServerNamespaceOfTheRecordMayHaveToBeCreated(t *testing.T) {
 	namespace := testbed.Namespace(t)
 	sees := rule("", "namespaces", "get")
 	sees.ResourceNames = []string{"nowhere-yet", namespace}
@@ -215,7 +215,7 @@ func TestTheRecordsNamespaceMayHaveToBeMade(t *testing.T) {
 }
 
 // A role may give rights on objects by their names: the record's, too.
-func TestRightsByName(t *testing.T) {
+func TestServerRightsByName(t *testing.T) {
 	namespace := testbed.Namespace(t)
 	if err := record.NewStore(testbed.Client(t), namespace, "web").Save(t.Context(), history("4.5.3")); err != nil {
 		t.Fatal(err)
@@ -244,7 +244,7 @@ func TestRightsByName(t *testing.T) {
 	sandboxtest.Apply(t, c, strings.ReplaceAll(config["0000_10_web_a.yaml"], "HERE", namespace)) // they do suffice
 }
 
-func TestAClusterAdminIsAskedAboutOnce(t *testing.T) {
+func TestServerReviewsAClusterAdminOnce(t *testing.T) {
 	config, requests := counting(testbed.Sandbox(t).Config)
 	namespace := testbed.Namespace(t)
 	if got := rights(gather(t, sandboxtest.Connect(t, config),
@@ -257,7 +257,7 @@ func TestAClusterAdminIsAskedAboutOnce(t *testing.T) {
 }
 
 // The cluster-version operator's way awaits less, and so needs fewer rights.
-func TestRightsToAwait(t *testing.T) {
+func TestServerRightsToAwaitReadiness(t *testing.T) {
 	namespace := testbed.Namespace(t)
 	c := sandboxtest.Connect(t,
 		account(t, namespace, rule("", "configmaps", "get", "create", "update", "patch"),
@@ -279,7 +279,7 @@ func TestRightsToAwait(t *testing.T) {
 	}
 }
 
-func TestUnknownRights(t *testing.T) {
+func TestServerUnknownRights(t *testing.T) {
 	config := sandboxtest.Tap(testbed.Sandbox(t).Config,
 		func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
 			if !strings.Contains(request.URL.Path, "selfsubjectaccessreviews") {
@@ -302,8 +302,8 @@ func TestUnknownRights(t *testing.T) {
 	}
 }
 
-// TestWritersOfASharedNamespace are reported, but for administrators and ourselves.
-func TestWritersOfASharedNamespace(t *testing.T) {
+// TestServerWritersOfASharedNamespace are reported, but for administrators and ourselves.
+func TestServerWritersOfASharedNamespace(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	writes := rule("", "configmaps", "patch")
 	testbed.Account(t, namespace, "ci", writes)

@@ -33,9 +33,9 @@ func (f *Facts) rolledBackTo() *record.HistoryEntry {
 	return &f.Record.History[index]
 }
 
-// deleted returns the manifests of a rollback whose objects newer versions have deleted. Their deletion is completed or
-// pending.
-func (input Input) deleted(ctx context.Context, c *cluster.Cluster, places []place) []*payload.Manifest {
+// findDeleted returns the manifests of a rollback whose objects newer versions have deleted. Their deletion is
+// completed or pending.
+func (input Input) findDeleted(ctx context.Context, c *cluster.Cluster, places []place) []*payload.Manifest {
 	if input.Rollback == nil || input.Before == nil {
 		return nil
 	}
@@ -69,7 +69,7 @@ func deletedSince(r *record.Record, revision int) map[kinds.ID]string {
 	return by
 }
 
-// judgeLost is LostData: one finding for what blocks, and one for what warns, by version.
+// judgeLost implements LostData: one blocking finding and one warning, by version.
 func judgeLost(f *Facts) []Finding {
 	if len(f.Deleted) == 0 {
 		return nil
@@ -98,7 +98,7 @@ func judgeLost(f *Facts) []Finding {
 	return found
 }
 
-// judgeHookEffects is HookEffects: one finding for each Deployment.
+// judgeHookEffects implements HookEffects: one finding for each Deployment.
 func judgeHookEffects(f *Facts) []Finding {
 	earlier := f.rolledBackTo()
 	if earlier == nil {
@@ -123,7 +123,7 @@ func judgeHookEffects(f *Facts) []Finding {
 	return found
 }
 
-// judgeUninstall is BeingUninstalled: a part of the release is deleted, and an apply would create it again.
+// judgeUninstall implements BeingUninstalled: a part of the release is deleted, and an apply would create it again.
 func judgeUninstall(f *Facts) []Finding {
 	uninstall := f.Record.Uninstall
 	if uninstall == nil {

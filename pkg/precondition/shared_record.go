@@ -90,7 +90,7 @@ func (input Input) mayWrite(ctx context.Context, c *cluster.Cluster,
 		!isAllowed(authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"})
 }
 
-// judgeShared is SharedRecord.
+// judgeShared implements SharedRecord.
 func judgeShared(f *Facts) []Finding {
 	if len(f.Writers) == 0 {
 		return nil

@@ -63,7 +63,7 @@ func lackingVersions(live, wanted *unstructured.Unstructured) []string {
 	})
 }
 
-// judgeStored is StoredVersions: one finding for each definition.
+// judgeStored implements StoredVersions: one finding for each definition.
 func judgeStored(f *Facts) []Finding {
 	var found []Finding
 	for _, alike := range grouped(f.Stored, func(s StoredVersion) *payload.Manifest { return s.Manifest }) {

@@ -24,7 +24,7 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
 `
 
-func TestDefinitionWithoutAStoredVersion(t *testing.T) {
+func TestServerDefinitionWithoutAStoredVersion(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	older := strings.ReplaceAll(ships, "example.com", "stored.example.com")
 	newer := strings.ReplaceAll(older, "storage: true", "storage: false") +

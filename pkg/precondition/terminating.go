@@ -19,23 +19,23 @@ import (
 // mostTerminating bounds the terminating objects that are observed, for a finding each.
 const mostTerminating = 20
 
-// A Terminating is a terminating object that the update needs.
-type Terminating struct {
+// A TerminatingNeed is a terminating object that the update needs.
+type TerminatingNeed struct {
 	ID        kinds.ID
 	Manifests []*payload.Manifest   // of the object, or of objects in it; none for the namespace of the record
 	Seen      tombstone.Observation // without a State beyond the first mostTerminating
 }
 
-// terminating returns the objects that the update needs and that are being deleted: Namespaces
-// first. Objects in one of those, and instances of a terminating definition, are left out.
-func (input Input) terminating(ctx context.Context, c *cluster.Cluster, places []place,
-	deletes []Delete) []Terminating {
+// findTerminating returns the terminating objects that the update needs: Namespaces first. Objects in a terminating
+// Namespace, and instances of a terminating definition, are left out.
+func (input Input) findTerminating(ctx context.Context, c *cluster.Cluster, places []place,
+	deletes []Delete) []TerminatingNeed {
 	found := observeTerminating(ctx, c, input.terminatingNamespaces(ctx, c, places))
 	namespaces, definitions := map[string]bool{}, map[schema.GroupKind]bool{}
 	for _, terminating := range found {
 		namespaces[terminating.ID.Name] = true
 	}
-	var others []Terminating
+	var others []TerminatingNeed
 	for _, p := range places {
 		id := p.id()
 		if p.manifest.IsTombstone() || id.GroupKind() == kinds.Namespace || namespaces[id.Namespace] ||
@@ -46,9 +46,9 @@ func (input Input) terminating(ctx context.Context, c *cluster.Cluster, places [
 			kind, _ := cluster.DefinedKind(p.manifest.Object())
 			definitions[kind] = true
 		}
-		others = append(others, Terminating{ID: id, Manifests: []*payload.Manifest{p.manifest}})
+		others = append(others, TerminatingNeed{ID: id, Manifests: []*payload.Manifest{p.manifest}})
 	}
-	others = slices.DeleteFunc(others, func(terminating Terminating) bool {
+	others = slices.DeleteFunc(others, func(terminating TerminatingNeed) bool {
 		return definitions[terminating.ID.GroupKind()]
 	})
 	return append(found, observeTerminating(ctx, c, others)...)
@@ -56,11 +56,11 @@ func (input Input) terminating(ctx context.Context, c *cluster.Cluster, places [
 
 // observeTerminating observes the first mostTerminating objects, and drops those that are deleted
 // by now or can't be read.
-func observeTerminating(ctx context.Context, c *cluster.Cluster, all []Terminating) []Terminating {
+func observeTerminating(ctx context.Context, c *cluster.Cluster, all []TerminatingNeed) []TerminatingNeed {
 	concurrently(min(mostTerminating, len(all)), func(i int) {
 		all[i].Seen = tombstone.Observe(ctx, c, all[i].ID, "")
 	})
-	return slices.DeleteFunc(all, func(terminating Terminating) bool {
+	return slices.DeleteFunc(all, func(terminating TerminatingNeed) bool {
 		return terminating.Seen.State != "" && terminating.Seen.State != tombstone.Terminating
 	})
 }
@@ -83,7 +83,7 @@ func (input Input) isTerminating(id kinds.ID, deletes []Delete) bool {
 // terminatingNamespaces returns the Namespaces of manifests and of the record that are being
 // deleted: one list returns all terminating ones of the cluster. Without the right to list them,
 // the first mostTerminating Namespaces are returned in any state, to be observed one by one.
-func (input Input) terminatingNamespaces(ctx context.Context, c *cluster.Cluster, places []place) []Terminating {
+func (input Input) terminatingNamespaces(ctx context.Context, c *cluster.Cluster, places []place) []TerminatingNeed {
 	needed := map[string][]*payload.Manifest{input.Namespace: nil}
 	for _, p := range places {
 		id := p.id()
@@ -106,10 +106,10 @@ func (input Input) terminatingNamespaces(ctx context.Context, c *cluster.Cluster
 			names = append(names, listed.Items[i].Name)
 		}
 	}
-	var found []Terminating
+	var found []TerminatingNeed
 	for _, name := range names {
 		if manifests, isNeeded := needed[name]; isNeeded {
-			found = append(found, Terminating{
+			found = append(found, TerminatingNeed{
 				ID:        kinds.NewID(kinds.Namespace, "", name),
 				Manifests: manifests,
 			})
@@ -118,11 +118,11 @@ func (input Input) terminatingNamespaces(ctx context.Context, c *cluster.Cluster
 	return found
 }
 
-// judgeTerminating is TerminatingObject. It blocks if a finalizer holds the object; otherwise the
-// object is deleted soon, and an apply waits for that.
+// judgeTerminating implements TerminatingObject. A finding blocks if a finalizer holds the object; otherwise the object
+// is deleted soon, and an apply waits for the end of the deletion.
 func judgeTerminating(f *Facts) []Finding {
 	var found []Finding
-	var seen, more []Terminating
+	var seen, more []TerminatingNeed
 	for _, terminating := range f.Terminating {
 		if terminating.Seen.State == "" {
 			more = append(more, terminating)
@@ -130,7 +130,7 @@ func judgeTerminating(f *Facts) []Finding {
 			seen = append(seen, terminating)
 		}
 	}
-	for _, alike := range grouped(seen, Terminating.cause) {
+	for _, alike := range grouped(seen, TerminatingNeed.cause) {
 		found = append(found, f.judgeAlikeTerminating(alike))
 	}
 	if len(more) > 0 {
@@ -142,14 +142,14 @@ func judgeTerminating(f *Facts) []Finding {
 }
 
 // cause returns a key that objects with the same cause have in common.
-func (t Terminating) cause() string {
+func (t TerminatingNeed) cause() string {
 	return fmt.Sprint(t.ID.GroupKind(), len(t.Manifests) == 0, t.Seen.IsHeld(), t.Seen.Finalizers, t.Seen.Remains,
 		t.Seen.Contents)
 }
 
 // judgeAlikeTerminating returns the finding about terminating objects with the same cause.
-func (f *Facts) judgeAlikeTerminating(alike []Terminating) Finding {
-	slices.SortStableFunc(alike, func(a, b Terminating) int { return a.Seen.Since.Compare(b.Seen.Since) })
+func (f *Facts) judgeAlikeTerminating(alike []TerminatingNeed) Finding {
+	slices.SortStableFunc(alike, func(a, b TerminatingNeed) int { return a.Seen.Since.Compare(b.Seen.Since) })
 	terminating, count := alike[0], len(alike)
 	var objects []kinds.ID
 	var manifests []*payload.Manifest

@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// judgeLock is ApplyRunning. A lock whose holder has died does not block: the
+// judgeLock implements ApplyRunning. A lock whose holder has died does not block: the
 // next apply takes it over.
 func judgeLock(f *Facts) []Finding {
 	if f.Held == nil {
@@ -34,7 +34,7 @@ func judgeLock(f *Facts) []Finding {
 		began).withSince(f.Held.Since)}
 }
 
-// judgeAge is OlderVersion.
+// judgeAge implements OlderVersion.
 func judgeAge(f *Facts) []Finding {
 	newest := f.Record.Newest()
 	if newest == nil || f.goesBack() {
@@ -76,8 +76,8 @@ func (f *Facts) previous() *record.HistoryEntry {
 	return nil
 }
 
-// judgeContent is ChangedContent, also for a return to an earlier version. A version that was started with these
-// files, because nothing was completed yet or because it was forced, may be continued.
+// judgeContent implements ChangedContent, also for a return to an earlier version. A version that was started with
+// these files, because nothing was completed yet or because it was forced, may be continued.
 func judgeContent(f *Facts) []Finding {
 	if f.goesBack() {
 		return nil
@@ -116,7 +116,7 @@ func judgeContent(f *Facts) []Finding {
 		printable.Line(text)).withSince(when)}
 }
 
-// judgeHop is GiantHop. An update to a new major version must be to its first minor version, from
+// judgeHop implements GiantHop. An update to a new major version must be to its first minor version, from
 // any minor version of the old one.
 func judgeHop(f *Facts) []Finding {
 	if f.Record.Newest() == nil {

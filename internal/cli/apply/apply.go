@@ -186,7 +186,7 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams core.Streams) 
 	if err != nil {
 		return err
 	}
-	whole := loaded{release, packed, ref}
+	whole := releaseInput{release, packed, ref}
 	if err := f.confirm(ctx, c, whole, streams); err != nil {
 		return err
 	}
@@ -197,15 +197,15 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams core.Streams) 
 	return err
 }
 
-// A loaded is a release to apply.
-type loaded struct {
+// A releaseInput is a release to apply, with its source.
+type releaseInput struct {
 	*payload.Payload
-	packed *files.Packed // its files, to be kept
+	packed *files.Packed // its files, for the copy on the cluster
 	ref    string
 }
 
 // apply applies a release, and reports what happens.
-func (f *applyFlags) apply(ctx context.Context, c *cluster.Cluster, release loaded, streams core.Streams) error {
+func (f *applyFlags) apply(ctx context.Context, c *cluster.Cluster, release releaseInput, streams core.Streams) error {
 	if f.test && len(release.Tests) == 0 {
 		return core.Misusef("--test: %w", errNoTests(release.Payload))
 	}

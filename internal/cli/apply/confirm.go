@@ -20,7 +20,8 @@ import (
 
 // confirm shows the plan of an apply that deletes or replaces objects, and asks for confirmation. Without a terminal,
 // it does not ask, because an apply in a pipeline was reviewed before.
-func (f *applyFlags) confirm(ctx context.Context, c *cluster.Cluster, release loaded, streams core.Streams) error {
+func (f *applyFlags) confirm(ctx context.Context, c *cluster.Cluster, release releaseInput,
+	streams core.Streams) error {
 	if f.isConfirmed || f.dryRun.IsEnabled() || f.format == core.JSON || !streams.CanAsk() ||
 		!slices.ContainsFunc(release.Manifests, mayDelete) {
 		return nil
@@ -29,7 +30,7 @@ func (f *applyFlags) confirm(ctx context.Context, c *cluster.Cluster, release lo
 	if err != nil {
 		return err
 	}
-	deleted, replaced := destroyed(preview.Outcome)
+	deleted, replaced := countDestructions(preview.Outcome)
 	if deleted+replaced == 0 {
 		return nil
 	}
@@ -53,8 +54,8 @@ func (f *applyFlags) confirm(ctx context.Context, c *cluster.Cluster, release lo
 // mayDelete reports whether the apply of a manifest may delete an object, or replace it.
 func mayDelete(m *payload.Manifest) bool { return m.IsTombstone() || m.IsRecreated() }
 
-// destroyed returns how many objects an apply would delete, and how many it would delete and create again.
-func destroyed(o *session.Outcome) (deleted, replaced int) {
+// countDestructions returns the number of objects that an apply would delete, and of those that it would replace.
+func countDestructions(o *session.Outcome) (deleted, replaced int) {
 	for _, change := range o.Report.Changes {
 		switch change.Action {
 		case object.Deleted:
@@ -84,7 +85,7 @@ func (f *applyFlags) checkRollback() error {
 
 // rollBack rolls a failed update back, and returns the error of the update with the result of the rollback. It does not
 // roll back an update that has not started or was interrupted.
-func (f *applyFlags) rollBack(ctx context.Context, c *cluster.Cluster, release loaded, failed error,
+func (f *applyFlags) rollBack(ctx context.Context, c *cluster.Cluster, release releaseInput, failed error,
 	streams core.Streams) error {
 	if !f.isBegun || ctx.Err() != nil || lock.IsTaken(failed) {
 		return failed

@@ -46,8 +46,8 @@ func TestDocumentedEvents(t *testing.T) {
 	lists := between(page, "| list |", "\n\n")
 	var names []string
 	for name, item := range map[string]any{
-		"failures": failure{}, "waits": apply.Wait{}, "notDone": notDone{}, "deletes": state.PendingDelete{},
-		"orphans": orphan{}, "adopted": adopted{}, "overruled": overruled{}, "warnings": apply.Warning{},
+		"failures": failure{}, "waits": apply.Wait{}, "notDone": undoneStep{}, "deletes": state.PendingDelete{},
+		"orphans": orphan{}, "adopted": adoption{}, "overruled": overwrite{}, "warnings": apply.Warning{},
 		"gate": precondition.Finding{},
 	} {
 		names = append(names, name)

@@ -33,7 +33,7 @@ func (p *testPrinter) run(ctx context.Context, c *cluster.Cluster, release *payl
 	return report
 }
 
-// record writes the results into the record of the release, and prints why it could not.
+// record writes the results into the record of the release, or prints the error of the write.
 func (p *testPrinter) record(ctx context.Context, recorder releasetest.ResultRecorder, report *releasetest.Report) {
 	if err := recorder.Record(ctx, report.Release, report, nil); err != nil {
 		core.Warn(p.progress,
@@ -52,7 +52,7 @@ func (p *testPrinter) event(event releasetest.Event) {
 	case result.State == releasetest.Running:
 		fmt.Fprintln(p.progress, printable.Line(fmt.Sprintf("%-11s %s", result.State, result.Object)))
 	default:
-		text := fmt.Sprintf("%-11s %s in %s", result.State, result.Object, rounded(result.Seconds))
+		text := fmt.Sprintf("%-11s %s in %s", result.State, result.Object, roundSeconds(result.Seconds))
 		if result.Message != "" {
 			text += ": " + result.Message
 		}
@@ -61,8 +61,8 @@ func (p *testPrinter) event(event releasetest.Event) {
 	}
 }
 
-// rounded returns a duration to be read.
-func rounded(seconds float64) time.Duration {
+// roundSeconds returns a duration in a readable precision.
+func roundSeconds(seconds float64) time.Duration {
 	return time.Duration(seconds * float64(time.Second)).Round(100 * time.Millisecond)
 }
 
@@ -98,10 +98,10 @@ func testSummary(report *releasetest.Report) string {
 	if report.NotRun > 0 {
 		text += fmt.Sprintf(", %d not done", report.NotRun)
 	}
-	return printable.Line(fmt.Sprintf("%s in %s", text, rounded(report.Seconds)))
+	return printable.Line(fmt.Sprintf("%s in %s", text, roundSeconds(report.Seconds)))
 }
 
-// leftTests returns the tests that are on the cluster still.
+// leftTests returns the tests whose objects are still on the cluster.
 func leftTests(report *releasetest.Report) []string {
 	var left []string
 	for _, result := range report.Tests {

@@ -222,11 +222,11 @@ type ApplySummary struct {
 	Hooks     map[object.Action]int  `json:"hooks,omitempty"` // of Deployments
 	Failures  []failure              `json:"failures,omitempty"`
 	Waits     []apply.Wait           `json:"waits,omitempty"`
-	NotDone   []notDone              `json:"notDone,omitempty"`
+	NotDone   []undoneStep           `json:"notDone,omitempty"`
 	Deletes   []state.PendingDelete  `json:"deletes,omitempty"`
 	Orphans   []orphan               `json:"orphans,omitempty"`
-	Adopted   []adopted              `json:"adopted,omitempty"`
-	Overruled []overruled            `json:"overruled,omitempty"`
+	Adopted   []adoption             `json:"adopted,omitempty"`
+	Overruled []overwrite            `json:"overruled,omitempty"`
 	Warnings  []apply.Warning        `json:"warnings,omitempty"`
 	Gate      []precondition.Finding `json:"gate,omitempty"`
 	Notes     []string               `json:"notes,omitempty"` // facts that are unknown
@@ -247,20 +247,20 @@ type failure struct {
 	Error  string   `json:"error"`
 }
 
-type notDone struct {
+type undoneStep struct {
 	Object kinds.ID `json:"object"`
 	Hook   string   `json:"hook,omitempty"`
 	File   string   `json:"file"`
 	Why    string   `json:"why,omitempty"`
 }
 
-type adopted struct {
+type adoption struct {
 	Object kinds.ID `json:"object"`
 	File   string   `json:"file"`
 	From   []string `json:"from"`
 }
 
-type overruled struct {
+type overwrite struct {
 	Object kinds.ID             `json:"object"`
 	File   string               `json:"file"`
 	Lost   []ownership.Conflict `json:"lost"`

@@ -188,18 +188,18 @@ func (f *rollbackFlags) awaitOthers(ctx context.Context, c *cluster.Cluster, nam
 }
 
 // load reads the files of the revision to go to.
-func (f *rollbackFlags) load(ctx context.Context, name string, streams core.Streams) (loaded, error) {
+func (f *rollbackFlags) load(ctx context.Context, name string, streams core.Streams) (releaseInput, error) {
 	ref, err := core.AppliedRef(name, f.Session.Rollback.To)
 	if err != nil {
-		return loaded{}, err
+		return releaseInput{}, err
 	}
 	if _, err := os.Lstat(ref); err == nil {
-		return loaded{}, core.Misusef(
+		return releaseInput{}, core.Misusef(
 			"%s is also a file or folder here, which hides the revision: run the rollback in another folder", ref,
 		)
 	}
 	read, packed, err := f.Release.LoadPacked(ctx, ref, &f.files, streams.Err)
-	return loaded{read, packed, ref}, err
+	return releaseInput{read, packed, ref}, err
 }
 
 // complete completes the name of a release, and then its revisions.

@@ -27,8 +27,8 @@ import (
 
 // review prints the plan of a rollback, and returns the release to apply, with the tombstones of the objects to delete.
 // It returns an error if the gate, or an object that the cluster would refuse, stops the rollback.
-func (f *rollbackFlags) review(ctx context.Context, c *cluster.Cluster, release loaded,
-	streams core.Streams) (loaded, error) {
+func (f *rollbackFlags) review(ctx context.Context, c *cluster.Cluster, release releaseInput,
+	streams core.Streams) (releaseInput, error) {
 	if f.deleteNew {
 		options, err := f.Options(release.ref, release.Payload)
 		if err != nil {
@@ -81,7 +81,7 @@ func (f *rollbackFlags) rolledBack() string {
 
 // findNew returns the tombstones of orphans from the version that is rolled back, in the places of their
 // manifests. It names objects of that version that the release no longer owns.
-func (f *rollbackFlags) findNew(ctx context.Context, c *cluster.Cluster, release loaded, orphans []session.Orphan,
+func (f *rollbackFlags) findNew(ctx context.Context, c *cluster.Cluster, release releaseInput, orphans []session.Orphan,
 	progress io.Writer) ([]*payload.Manifest, error) {
 	ref, err := core.AppliedRef(release.Name, f.Session.Rollback.From)
 	if err != nil {

@@ -46,7 +46,7 @@ func summarize(o *session.Outcome, now time.Time) ApplySummary {
 				printable.Line(change.Err.Err.Error()),
 			})
 		case object.NotDone:
-			s.NotDone = append(s.NotDone, notDone{change.ID, change.Hook, change.Path, change.Message})
+			s.NotDone = append(s.NotDone, undoneStep{change.ID, change.Hook, change.Path, change.Message})
 		}
 	}
 	return s
@@ -68,15 +68,15 @@ func (s *ApplySummary) count(change object.Change) {
 func (s *ApplySummary) own(change object.Change) {
 	id, file := change.ID, change.Path
 	if len(change.Adopted) > 0 {
-		s.Adopted = append(s.Adopted, adopted{id, file, change.Adopted})
+		s.Adopted = append(s.Adopted, adoption{id, file, change.Adopted})
 	}
 	if len(change.Lost) > 0 {
-		s.Overruled = append(s.Overruled, overruled{id, file, change.Lost})
+		s.Overruled = append(s.Overruled, overwrite{id, file, change.Lost})
 	}
 }
 
-// counted are the actions in the order in which they are summed up.
-var counted = []object.Action{
+// countedActions are the actions in the order in which they are summed up.
+var countedActions = []object.Action{
 	object.Created, object.Configured, object.Recreated, object.Unchanged, object.Kept,
 	object.Deleted, object.Pending, object.Absent, object.Reappeared, object.Left, object.NotChecked, object.Failed,
 	object.NotDone,
@@ -105,7 +105,7 @@ func (s ApplySummary) print(out io.Writer, now time.Time) {
 		cause := wait.ID.Without(strings.Join(append([]string{wait.For}, wait.Why...), "\n"))
 		return sectionLine{wait.Name(), wait.Hook + cause, text}
 	})
-	section(out, "not done", s.NotDone, func(done notDone) sectionLine {
+	section(out, "not done", s.NotDone, func(done undoneStep) sectionLine {
 		line := lineOf(done.Object, "")
 		if done.Why != "" {
 			line = lineOf(done.Object, ": "+printable.Line(done.Why))
@@ -130,12 +130,12 @@ func (s ApplySummary) print(out io.Writer, now time.Time) {
 		})
 	section(out, s.tense("adopted: fields of these managers that the release does not have were removed",
 		"to be adopted: fields of these managers that the release does not have would be removed"), s.Adopted,
-		func(item adopted) sectionLine {
+		func(item adoption) sectionLine {
 			return lineOf(item.Object, ": from "+printable.Line(strings.Join(item.From, ", ")))
 		})
 	section(out, s.tense("fields of other managers that were set back to the values of the release",
 		"fields of other managers that would be set back to the values of the release"), s.Overruled,
-		func(item overruled) sectionLine {
+		func(item overwrite) sectionLine {
 			return lineOf(item.Object, ": "+printable.Line(object.LossesInWords(item.Lost)))
 		})
 	section(out, "not known", s.Notes, func(note string) sectionLine {
@@ -154,7 +154,7 @@ func (s ApplySummary) print(out io.Writer, now time.Time) {
 // counts returns the number of objects and of hooks for each action.
 func (s ApplySummary) counts() string {
 	var counts []string
-	for _, action := range counted {
+	for _, action := range countedActions {
 		if n := s.Counts[action]; n > 0 {
 			counts = append(counts, fmt.Sprintf("%d %s", n, action))
 		}

@@ -45,11 +45,11 @@ func TestApplyEscapesTextsOfTheCluster(t *testing.T) {
 	ApplySummary{
 		Version: hostile, Notes: []string{hostile},
 		Waits:   []apply.Wait{{ID: id, For: hostile, Why: []string{hostile}}},
-		NotDone: []notDone{{Object: id, File: hostile, Why: hostile}},
+		NotDone: []undoneStep{{Object: id, File: hostile, Why: hostile}},
 		Deletes: []state.PendingDelete{{Object: id, Message: hostile},
 			{Object: id, Message: hostile, State: tombstone.Reappeared}},
-		Adopted:   []adopted{{Object: id, From: []string{hostile}}},
-		Overruled: []overruled{{Object: id, Lost: []ownership.Conflict{{Field: hostile, Manager: hostile}}}},
+		Adopted:   []adoption{{Object: id, From: []string{hostile}}},
+		Overruled: []overwrite{{Object: id, Lost: []ownership.Conflict{{Field: hostile, Manager: hostile}}}},
 		Warnings:  []apply.Warning{{Text: hostile, Files: []string{hostile}}},
 	}.print(&out, time.Now())
 	report := &reporter{streams: core.Streams{Out: &out, Err: &out}, now: time.Now}

@@ -26,7 +26,7 @@ type waitKey struct {
 	hook   string
 }
 
-// A printedWait is a wait as last printed.
+// A printedWait is the last printed state of a wait.
 type printedWait struct {
 	cause string
 	at    time.Time

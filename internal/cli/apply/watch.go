@@ -48,7 +48,7 @@ func (f *applyFlags) checkWatch() error {
 	return nil
 }
 
-// A keptReporter reports how a release is kept in place. A nil one reports nothing.
+// A keptReporter reports the events of a release that is kept in place. A nil keptReporter reports nothing.
 type keptReporter struct {
 	*reporter
 	summary KeptSummary
@@ -64,7 +64,7 @@ func (r *reporter) keep(every time.Duration, options *session.Options) *keptRepo
 	}
 	options.Lock.Keeps = true
 	options.Keep = &keep.Options{Every: every, OnEvent: func(event keep.Event) {
-		r.kept(event)
+		r.keepEvent(event)
 		k.summary.count(event)
 	}}
 	return k
@@ -74,7 +74,7 @@ func (r *reporter) keep(every time.Duration, options *session.Options) *keptRepo
 // the API server has interrupted the apply, it reports the outage.
 func (k *keptReporter) outcome(o *session.Outcome) {
 	if o.IsInterrupted {
-		k.interrupted(o.Err)
+		k.reportOutage(o.Err)
 		return
 	}
 	_ = k.reporter.end(o) // an error of standard output does not end the watch
@@ -84,8 +84,8 @@ func (k *keptReporter) outcome(o *session.Outcome) {
 	k.isDone = o.Err == nil
 }
 
-// interrupted reports an outage of the API server.
-func (k *keptReporter) interrupted(outage error) {
+// reportOutage reports an outage of the API server.
+func (k *keptReporter) reportOutage(outage error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stopView()
@@ -118,8 +118,8 @@ func (k *keptReporter) finish(o *session.Outcome) {
 	fmt.Fprintf(k, "release %s was kept in place for %s: %s\n", s.Release, took, text)
 }
 
-// kept reports an event of the keeping of a release.
-func (r *reporter) kept(event keep.Event) {
+// keepEvent reports an event of the keeping of a release.
+func (r *reporter) keepEvent(event keep.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.format == core.JSON {

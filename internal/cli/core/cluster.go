@@ -72,8 +72,8 @@ func AddConnectionFlags(command *cobra.Command, f *ClusterFlags) {
 	_ = command.RegisterFlagCompletionFunc("context", f.completeContexts)
 }
 
-// AnswerTimeout is how long a cluster may take to return its version: a server may accept
-// connections and never respond, and a pipeline does not press Ctrl-C.
+// AnswerTimeout limits the wait for the version of a cluster: a server may accept connections and never respond, and a
+// pipeline does not press Ctrl-C.
 const AnswerTimeout = 30 * time.Second
 
 // Connect connects to the cluster, and checks that it responds: later failures have
@@ -156,11 +156,11 @@ func (f *ClusterFlags) withFlag(err error) error {
 // DefaultNamespace returns the namespace of the kubeconfig.
 func (f *ClusterFlags) DefaultNamespace() string { return f.location.Namespace() }
 
-// CompletionTimeout is how long a shell waits for the completion of a word.
+// CompletionTimeout limits the wait of a shell for the completion of a word.
 const CompletionTimeout = 3 * time.Second
 
-// completing completes a word with the results of a function that reads the cluster.
-func (f *ClusterFlags) completing(command *cobra.Command,
+// completeFrom completes a word with the results of a function that reads the cluster.
+func (f *ClusterFlags) completeFrom(command *cobra.Command,
 	find func(context.Context, *cluster.Cluster) []cobra.Completion) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(command.Context(), CompletionTimeout)
 	defer cancel()
@@ -175,7 +175,7 @@ func (f *ClusterFlags) completing(command *cobra.Command,
 func (f *ClusterFlags) CompleteMetadata(command *cobra.Command, namespace string,
 	text func(*metav1.PartialObjectMetadata) string,
 	kinds ...schema.GroupKind) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return f.completing(command, func(ctx context.Context, c *cluster.Cluster) []cobra.Completion {
+	return f.completeFrom(command, func(ctx context.Context, c *cluster.Cluster) []cobra.Completion {
 		var found []cobra.Completion
 		for _, kind := range kinds {
 			if resource, err := c.FindKind(ctx, kind); err == nil {
@@ -208,7 +208,7 @@ func checkNamed(release *payload.Payload) error {
 // CompleteReleases completes the names of the releases that have a record.
 func (f *ClusterFlags) CompleteReleases(command *cobra.Command, _ []string,
 	_ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return f.completing(command, func(ctx context.Context, c *cluster.Cluster) []cobra.Completion {
+	return f.completeFrom(command, func(ctx context.Context, c *cluster.Cluster) []cobra.Completion {
 		records, _ := record.List(ctx, c.Client, f.Namespace)
 		var names []string
 		for _, item := range records {
@@ -230,7 +230,7 @@ func (f *ClusterFlags) CompleteRelease(command *cobra.Command, args []string,
 // CompleteRevisions completes the revisions of a release, with their versions.
 func (f *ClusterFlags) CompleteRevisions(command *cobra.Command,
 	release string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return f.completing(command, func(ctx context.Context, c *cluster.Cluster) []cobra.Completion {
+	return f.completeFrom(command, func(ctx context.Context, c *cluster.Cluster) []cobra.Completion {
 		known, _, err := record.NewStore(c.Client, f.Namespace, release).Load(ctx)
 		if err != nil {
 			return nil

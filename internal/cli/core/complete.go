@@ -28,7 +28,7 @@ func CompleteList(words []string) cobra.CompletionFunc {
 	}
 }
 
-// CompleteFiles completes the value of a flag with files, whatever the arguments are.
+// CompleteFiles completes the value of a flag with files, for all arguments.
 func CompleteFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveDefault
 }

@@ -52,7 +52,7 @@ func (f *NotifyFlags) Sender(ctx context.Context, clusterFlags *ClusterFlags) *n
 	return f.sender
 }
 
-// notifyPatience is how long a command waits at its end for receivers.
+// notifyPatience limits the wait of a command for receivers at its end.
 const notifyPatience = 15 * time.Second
 
 // Close waits until all notifications are delivered, and prints which were not, in a line.

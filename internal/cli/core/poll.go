@@ -15,7 +15,7 @@ import (
 // kindsInterval is the interval at which the kinds that the cluster serves are read again.
 const kindsInterval = 30 * time.Second
 
-// reachTimeout is how long the API server may take to respond during a poll.
+// reachTimeout limits the wait for a response of the API server during a poll.
 const reachTimeout = 10 * time.Second
 
 // A Poll reads a value from a cluster at intervals, and shows it.
@@ -70,7 +70,7 @@ func Reach(ctx context.Context, c *cluster.Cluster) error {
 	}
 }
 
-// AreaOn returns an area on the terminal. It returns nil without a terminal, or if the format is JSON or YAML.
+// AreaOn returns an area on the terminal; nil without a terminal, or if the format is JSON or YAML.
 func AreaOn(out io.Writer, format Output) *live.Area {
 	terminal := live.TerminalOf(out)
 	if terminal == nil || format == JSON || format == YAML {

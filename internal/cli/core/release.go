@@ -73,7 +73,7 @@ func AddReleaseFlags(command *cobra.Command, f *ReleaseFlags, cluster *ClusterFl
 	flags.StringVar(&f.UpdatingFrom, "updating-from", "",
 		"the SOURCE of the previous release: its capabilities stay enabled, as in an update")
 	flags.Uint64Var(&f.only.MajorVersion, "major-version", 0, "the cluster's major version (default: the release's)")
-	flags.Var((*once)(&f.only.Exclude), "exclude",
+	flags.Var((*singleText)(&f.only.Exclude), "exclude",
 		"leave out manifests with the annotation exclude.release.openshift.io/NAME")
 	flags.StringArrayVar(&f.unmanaged, "unmanaged", nil,
 		"leave out this object, as KIND[.GROUP]/[NAMESPACE/]NAME; group and namespace may be left out if only one "+
@@ -145,17 +145,17 @@ func AddNamespaceFlag(command *cobra.Command, f *ReleaseFlags) {
 	command.Flags().StringVarP(&f.namespace, "namespace", "n", "", "the namespace of objects without one")
 }
 
-// once is a text flag that may be set once: the first of two values would be dropped silently.
-type once string
+// A singleText is a text flag that may be set once: the first of two values would be dropped silently.
+type singleText string
 
-func (o *once) String() string { return string(*o) }
-func (o *once) Type() string   { return "string" }
+func (t *singleText) String() string { return string(*t) }
+func (t *singleText) Type() string   { return "string" }
 
-func (o *once) Set(value string) error {
-	if *o != "" {
+func (t *singleText) Set(value string) error {
+	if *t != "" {
 		return errors.New("it can be set only once")
 	}
-	*o = once(value)
+	*t = singleText(value)
 	return nil
 }
 
@@ -189,7 +189,7 @@ func (f *ReleaseFlags) Accept(ref string, release *payload.Payload, problems []p
 	return f.CheckFilters(release)
 }
 
-// mostPlaced is how many objects without a namespace of their own are named.
+// mostPlaced limits the named objects that have no namespace of their own.
 const mostPlaced = 20
 
 // ProblemsError returns an error with the release and its problems, folded by cause.

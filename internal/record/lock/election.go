@@ -27,7 +27,7 @@ type election struct {
 	options Options
 
 	elected chan struct{}
-	// ended is the context of the election. Its cause is why the election has ended.
+	// ended is the context of the election. Its cause is the reason for the end of the election.
 	ended context.Context
 	end   context.CancelCauseFunc
 	left  chan struct{} // closed when the election's goroutine has returned
@@ -35,14 +35,14 @@ type election struct {
 	fence fence
 
 	// The following fields belong to the election's goroutine until it has returned.
-	seen     *resourcelock.LeaderElectionRecord // the first record of another holder
+	first    *resourcelock.LeaderElectionRecord // the first record of another holder
 	holds    bool                               // the Lease is ours
 	sent     bool                               // the Lease may be ours: a write was sent
 	answered bool                               // the server has answered a request of ours
-	since    time.Time                          // when we acquired the Lease, by the server's clock
-	term     int                                // how often the Lease had changed hands by then
-	renewed  time.Time                          // when we renewed it last, by the server's clock
-	failed   error                              // of the last request; nil if that has succeeded
+	since    time.Time                          // the time at which we acquired the Lease, by the server's clock
+	term     int                                // the LeaderTransitions of the Lease by then
+	renewed  time.Time                          // the time of our last renewal, by the server's clock
+	failed   error                              // the error of the last request; nil if it has succeeded
 }
 
 // Acquire acquires the lock, and creates its namespace if there is none. The Hold has to be released. A dead
@@ -171,7 +171,7 @@ func (e *election) lost(how string) error {
 	return fmt.Errorf("release %q: %w: %s", e.lock.Release, ErrLost, how)
 }
 
-// Get reads the Lease, and ends the election if it is not the acquired Lease any more.
+// Get reads the Lease, and ends the election if another process has taken or deleted the acquired Lease.
 func (e *election) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := e.LeaseLock.Get(ctx)
 	e.answered = e.answered || err == nil || apierrors.IsNotFound(err)
@@ -216,10 +216,10 @@ func (e *election) look(record *resourcelock.LeaderElectionRecord) {
 	}
 	holder := holderOf(record)
 	switch {
-	case e.seen == nil:
-		e.seen = record
+	case e.first == nil:
+		e.first = record
 		e.options.OnHeld(holder)
-	case !e.options.Wait && *record != *e.seen: // the holder is alive
+	case !e.options.Wait && *record != *e.first: // the holder is alive
 		e.end(&HeldError{Release: e.lock.Release, Holder: holder, Age: e.lock.now().Sub(holder.Since)})
 	}
 }
@@ -291,7 +291,7 @@ func (l Lock) makeNamespace(ctx context.Context) error {
 // note saves the error of a request, and ends the election if a retry can't succeed.
 func (e *election) note(ctx context.Context, verb string, err error) {
 	if ctx.Err() != nil && e.failed != nil {
-		return // the last error is why the time was not enough
+		return // the last error is the reason why the time was not enough
 	}
 	e.failed = err
 	if !e.holds && !e.isRetryable(err) {

@@ -57,8 +57,8 @@ func (h *Hold) Check(ctx context.Context) error {
 	}
 }
 
-// Release releases the lock, and returns the error of the work under it. If the lock was not held all the
-// time, it returns an ErrLost, which contains that error, too.
+// Release releases the lock, and returns the error of the work under the lock. If the lock was lost, Release returns an
+// ErrLost, which contains that error, too.
 func (h *Hold) Release(err error) error {
 	if err == nil {
 		err = h.Check(context.WithoutCancel(h.held))
@@ -79,8 +79,8 @@ func (h *Hold) Release(err error) error {
 	}
 }
 
-// Delete deletes the Lease, and the copy of the record in it, where Release would free it: nothing is left that a lock
-// could protect. It returns an ErrLost if the lock was not held all the time.
+// Delete deletes the Lease, with the copy of the record in the Lease, where Release would free it: no objects are left
+// to protect. If the lock was lost, Delete returns an ErrLost.
 func (h *Hold) Delete(ctx context.Context) error {
 	if err := h.Check(ctx); err != nil {
 		return h.Release(err)
@@ -91,7 +91,7 @@ func (h *Hold) Delete(ctx context.Context) error {
 	return h.election.remove(ctx)
 }
 
-// Requests returns a context for requests that may outlive ctx. It ends when the lock is lost.
+// Requests returns a context for requests that may outlive ctx. The context ends when the lock is lost.
 func (h *Hold) Requests(ctx context.Context) (context.Context, context.CancelFunc) {
 	requests, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	endIfLost := func(held context.Context) func() bool {

@@ -72,16 +72,17 @@ func CheckRelease(name string) error {
 	return nil
 }
 
-// Options are how to acquire a lock.
+// Options configure the acquisition of a lock.
 type Options struct {
 	// Holder is the name of this process, unique at any time. The default is NewHolder's.
 	Holder string
 	// Container is the beginning of the names of all processes of this process's container, of which one runs after
-	// the other. The lock of an earlier one is free, since that has ended. It is empty where this is not known.
+	// the other. The lock of an earlier process is free, since that process has ended. Container is empty if it is not
+	// known.
 	Container string
 	// Keeps marks the holder as a process that keeps the release in place, and so may hold the lock for long.
 	Keeps bool
-	// Duration is how long the lock outlives a dead holder, in whole seconds. Zero means half a minute.
+	// Duration is the time that the lock outlives a dead holder, in whole seconds. Zero means half a minute.
 	Duration time.Duration
 	// Wait waits until the holder releases the lock. Otherwise Acquire returns a HeldError.
 	Wait bool
@@ -93,7 +94,7 @@ type Options struct {
 // keeping is the suffix of a holder that keeps the release in place.
 const keeping = " (watching)"
 
-// KeeperEnd is how a process ends that keeps a release in place, which holds the lock until then.
+// KeeperEnd tells a user how to end a process that keeps a release in place, and so holds the lock.
 const KeeperEnd = `stopping it ("apply --watch" ends with Ctrl-C); an operator applies what spec.desiredUpdate of the ClusterVersion requests`
 
 // withDefaults returns options with defaults for empty fields.
@@ -135,19 +136,19 @@ func IsEarlier(holder, container, self string) bool {
 	return container != "" && holder != self && strings.HasPrefix(holder, container+"_")
 }
 
-// deadline is how long a holder tries to renew the lock before it gives up. Together with one retry it
-// leaves a fifth of the duration, or more, to end the work before another process may begin.
+// deadline returns the time after which a holder gives up to renew the lock. The deadline and one retry leave at least
+// a fifth of the duration to end the work before another process may begin.
 func (o Options) deadline() time.Duration { return o.Duration * 2 / 3 }
 
-// retry is how often a holder renews the lock, and how often other processes read it.
+// retry returns the interval at which a holder renews the lock, and other processes read it.
 func (o Options) retry() time.Duration { return o.Duration / 10 }
 
 // A Holder is the process that holds a lock.
 type Holder struct {
 	Name     string
 	Since    time.Time
-	Renewed  time.Time     // when the holder renewed the lock last
-	Duration time.Duration // how long the lock outlives its last renewal
+	Renewed  time.Time     // the time of the last renewal
+	Duration time.Duration // the time that the lock outlives its last renewal
 }
 
 // IsDead reports whether the holder has not renewed the lock in time.
@@ -165,7 +166,7 @@ func holderOf(r *resourcelock.LeaderElectionRecord) Holder {
 	}
 }
 
-// ErrLost is wrapped by the error of a lost lock. It is the cause of the end of a Hold's context.
+// ErrLost is wrapped by the error of a lost lock, which is also the cause for the end of a Hold's context.
 var ErrLost = &reason.Error{Reason: ReasonLost, Message: "the lock is lost"}
 
 // A takenError is the error of a lock that was lost to another process.

@@ -190,7 +190,7 @@ func TestSecondProcessWaitsForTheHolder(t *testing.T) {
 		t.Error("the second:", err)
 	}
 	if len(unchanged) > 0 {
-		t.Errorf("the holder is reported more than once: %+v", <-unchanged)
+		t.Errorf("got a second report of holder %+v, want one report", <-unchanged)
 	}
 	if got := holder(lease(t, namespace)); got != "" {
 		t.Errorf("the lock is held by %q in the end", got)

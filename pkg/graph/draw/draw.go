@@ -25,7 +25,7 @@ type Picture struct {
 	Dependencies []graph.Dependency
 	// Manifests lists every manifest in formats that have room for it.
 	Manifests bool
-	// Reasons are why tasks have their levels, where that does not follow from files or kinds.
+	// Reasons explain the levels of tasks that do not follow from their files or kinds.
 	Reasons map[graph.Task]string
 }
 
@@ -35,7 +35,7 @@ type box struct {
 	levels     []string // in order, without repetition
 	components []string // the same
 	tasks      []graph.Task
-	reasons    []string // why they have their levels, without repetition
+	reasons    []string // of the levels of the tasks, each once
 	tombstones int
 	hooks      int  // lifecycle hooks of Deployments
 	isBarrier  bool // a Job, which all later tasks wait for

@@ -72,7 +72,7 @@ func (e element) find(name, class string) []element {
 	return found
 }
 
-func TestSVG(t *testing.T) {
+func TestPictureAsSVG(t *testing.T) {
 	var out strings.Builder
 	if err := picture().SVG(&out); err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestBoxesDoNotOverlap(t *testing.T) {
 	}
 }
 
-func TestDOT(t *testing.T) {
+func TestPictureAsDOT(t *testing.T) {
 	var out strings.Builder
 	if err := picture().DOT(&out); err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestDOT(t *testing.T) {
 	}
 }
 
-func TestMermaid(t *testing.T) {
+func TestPictureAsMermaid(t *testing.T) {
 	var out strings.Builder
 	if err := picture().Mermaid(&out); err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func TestMermaid(t *testing.T) {
 	}
 }
 
-func TestText(t *testing.T) {
+func TestTextOfAPicture(t *testing.T) {
 	p := picture()
 	p.Manifests = true
 	var out strings.Builder

@@ -54,7 +54,7 @@ func (p Picture) SVG(out io.Writer) error {
 		d.rank(rank)
 	}
 	for _, edge := range p.edges() {
-		d.dashed(edge[0], edge[1])
+		d.drawDashed(edge[0], edge[1])
 	}
 	_, err := fmt.Fprintf(out,
 		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">
@@ -74,7 +74,7 @@ type drawing struct {
 	picture              Picture
 	bands, curves, boxes strings.Builder
 	y                    int
-	frames               map[int]frame // where each node is drawn
+	frames               map[int]frame // the place of each node
 }
 
 // A frame is the position and the size of a box.
@@ -185,9 +185,9 @@ func (d *drawing) hover(b box) string {
 	return strings.Join(lines, "\n")
 }
 
-// dashed draws a dependency as a curve from box to box: from the lower edge of the
+// drawDashed draws a dependency as a curve from box to box: from the lower edge of the
 // first to the upper edge of the second, or below both if they are side by side.
-func (d *drawing) dashed(first, second int) {
+func (d *drawing) drawDashed(first, second int) {
 	a, b := d.frames[first], d.frames[second]
 	start, end := a.y+a.height, b.y
 	if b.y < a.y {
