@@ -75,20 +75,27 @@ func (s *scene) createClusterAPIMachine(t *testing.T, number int) {
 		s.namespace, number, number)
 }
 
-// create creates an object of a manifest.
-func (s *scene) create(t *testing.T, manifest string, args ...any) *unstructured.Unstructured {
+// parse returns the object of a manifest.
+func parse(t *testing.T, manifest string, args ...any) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(fmt.Appendf(nil, manifest, args...), &object.Object); err != nil {
 		t.Fatal(err)
 	}
+	return object
+}
+
+// create creates an object of a manifest.
+func (s *scene) create(t *testing.T, manifest string, args ...any) *unstructured.Unstructured {
+	t.Helper()
+	object := parse(t, manifest, args...)
 	if err := s.client.Create(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
 	return object
 }
 
-// awaitAnnotation waits until a machine has the hook, or has it no more.
+// awaitAnnotation waits until a machine has the hook, or lacks it.
 func (s *scene) awaitAnnotation(t *testing.T, number int, exists bool) *unstructured.Unstructured {
 	t.Helper()
 	m := &unstructured.Unstructured{}

@@ -20,7 +20,7 @@ func TestAGuardPodThatStaysHoldsNoMember(t *testing.T) {
 	s := newScene(t)
 	s.guardNodes(t, s.namespace, 1, 2)
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "guard"}}
-	// whatever pods there are: none is evicted
+	// The budget protects any number of pods.
 	if err := s.patch(t.Context(), budget, `{"spec":{"minAvailable":100}}`); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func (s *scene) testRefusedDeletion(t *testing.T) {
 	s.awaitMachineGone(3)
 }
 
-// refuseDeletions has the API server refuse deletions of pods, of which there is one.
+// refuseDeletions has the API server refuse deletions of pods, and waits until that of an existing pod is refused.
 func (s *scene) refuseDeletions(t *testing.T, pod string) (allow func()) {
 	t.Helper()
 	s.create(t,
@@ -69,7 +69,7 @@ func (s *scene) refuseDeletions(t *testing.T, pod string) (allow func()) {
 	return allow
 }
 
-// testRecreatedPod has a pod that tolerates the cordon be created again before the guard knows that it has deleted it.
+// testRecreatedPod creates a pod again whenever the guard has deleted it, before the guard receives the response.
 func (s *scene) testRecreatedPod(t *testing.T) {
 	pod := &corev1.Pod{}
 	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: s.node(2)}, pod); err != nil {
@@ -81,14 +81,14 @@ func (s *scene) testRecreatedPod(t *testing.T) {
 		if !strings.HasPrefix(write, "delete ") || isOver.Load() {
 			return false
 		}
-		again := &corev1.Pod{
+		successor := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: s.namespace,
 				Name:      fmt.Sprintf("%s-%d", pod.Name, count.Add(1)),
 				Labels:    pod.Labels,
 			}, Spec: pod.Spec,
 		}
-		if err := s.client.Create(s.Context(), again); err != nil {
+		if err := s.client.Create(s.Context(), successor); err != nil {
 			t.Error(err)
 		}
 		return false
@@ -96,7 +96,7 @@ func (s *scene) testRecreatedPod(t *testing.T) {
 	s.delete(2)
 	s.eventually("the pod is deleted for a second time", func(context.Context) error {
 		if count.Load() < 2 {
-			return errors.New("it is not")
+			return fmt.Errorf("got %d deletions, want 2", count.Load())
 		}
 		return nil
 	})
@@ -114,7 +114,7 @@ func (s *scene) testPodOfTheSameName(t *testing.T) {
 	const guardPod = `{apiVersion: v1, kind: Pod, metadata: {namespace: %s, name: moving, labels: {app: guard}}, spec: {nodeName: %s,
 		securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}, containers: [{
 		name: guard, image: registry.example/guard, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}}`
-	first := s.create(t, guardPod, s.namespace, s.node(5))
+	first, second := s.create(t, guardPod, s.namespace, s.node(5)), parse(t, guardPod, s.namespace, s.node(6))
 	s.eventually("the pod runs, because a budget does not protect pending pods",
 		func(ctx context.Context) error {
 			pod := &corev1.Pod{}
@@ -122,14 +122,13 @@ func (s *scene) testPodOfTheSameName(t *testing.T) {
 				pod.Status.Phase == corev1.PodRunning {
 				return err
 			}
-			return fmt.Errorf("it is %s", pod.Status.Phase)
+			return fmt.Errorf("its phase is %s", pod.Status.Phase)
 		})
-	var second client.Object
 	await := s.atFirst("delete moving", func() {
-		if err := s.client.Delete(s.Context(), first, client.GracePeriodSeconds(0)); err != nil {
+		err := s.client.Delete(s.Context(), first, client.GracePeriodSeconds(0))
+		if err = errors.Join(err, s.client.Create(s.Context(), second)); err != nil {
 			t.Error(err)
 		}
-		second = s.create(t, guardPod, s.namespace, s.node(6))
 	})
 	s.delete(5)
 	await(t)
@@ -137,6 +136,6 @@ func (s *scene) testPodOfTheSameName(t *testing.T) {
 	pod := &corev1.Pod{}
 	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(second), pod); err != nil ||
 		pod.DeletionTimestamp != nil {
-		t.Errorf("the pod of the node that stays is deleted: %v", err)
+		t.Errorf("pod of the other node: got deletion time %v, error %v; want it to exist", pod.DeletionTimestamp, err)
 	}
 }

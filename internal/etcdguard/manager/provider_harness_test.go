@@ -77,7 +77,7 @@ func (s *scene) provide(ctx context.Context) error {
 }
 
 // hasFailedToStart returns whether a member has ended before it joined: etcd refuses to start if the members have
-// changed meanwhile. A kubelet would start it again. One that was removed has ended, too, and is in the list no more.
+// changed meanwhile. A kubelet would start it again. A removed member has ended, too, and is not in the list.
 func (s *scene) hasFailedToStart(ctx context.Context, number int) bool {
 	if !s.HasEnded(number) {
 		return false
@@ -88,8 +88,8 @@ func (s *scene) hasFailedToStart(ctx context.Context, number int) bool {
 	})
 }
 
-// dropLearner removes a member that has joined when its machine was no longer held: who adds members has to remove such
-// a one.
+// dropLearner removes a member that has joined when its machine was no longer held: the operator that adds members has
+// to remove such a member.
 func (s *scene) dropLearner(ctx context.Context, number int) error {
 	members, err := s.members(ctx)
 	if err != nil {
@@ -149,13 +149,17 @@ func (s *scene) providerID(number int) string {
 
 func (s *scene) node(number int) string { return fmt.Sprintf("%s-%d", s.namespace, number) }
 
+// startNode creates the node of a machine. The machine controller drains the nodes of a control plane one at a time in
+// the whole cluster. Therefore nodes on the shared sandbox lack the label of a control plane: a drain that one scene
+// holds on purpose would hold those of all other scenes.
 func (s *scene) startNode(ctx context.Context, number int) error {
+	labels := map[string]string{}
+	if s.shared != shared {
+		labels["node-role.kubernetes.io/control-plane"] = ""
+	}
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:   s.node(number),
-			Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""},
-		},
-		Spec: corev1.NodeSpec{ProviderID: s.providerID(number)},
+		ObjectMeta: metav1.ObjectMeta{Name: s.node(number), Labels: labels},
+		Spec:       corev1.NodeSpec{ProviderID: s.providerID(number)},
 		Status: corev1.NodeStatus{
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.Address(number)}},
 		},
@@ -184,14 +188,14 @@ func (s *scene) replaceHost(t *testing.T, replaced, by int) {
 		t.Fatal(err)
 	}
 	machinetest.AwaitGone(t, s.client, node, client.ObjectKeyFromObject(node))
-	again := &corev1.Node{
+	rejoined := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels},
 		Spec:       corev1.NodeSpec{ProviderID: s.providerID(by) + "/again"},
 		Status: corev1.NodeStatus{
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.Address(by)}},
 		},
 	}
-	if err := s.client.Create(t.Context(), again); err != nil {
+	if err := s.client.Create(t.Context(), rejoined); err != nil {
 		t.Fatal(err)
 	}
 }
