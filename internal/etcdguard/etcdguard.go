@@ -20,12 +20,12 @@ import (
 
 // A Snapshot is the state of the machines of the control plane and of the members of etcd at one time.
 type Snapshot struct {
-	// Voters is how many voting members the cluster is to have. It can't be derived from the machines: while one is
+	// Voters is the desired number of voting members. It can't be derived from the machines: while one is
 	// being replaced there are more, or fewer.
 	Voters   int
 	Machines []Machine
 	Members  []Member
-	// Problem is why the members are not known; empty if they are.
+	// Problem is the reason why the members are not known; empty if they are.
 	Problem string
 }
 
@@ -65,7 +65,7 @@ type Member struct {
 	Health    MemberHealth
 }
 
-// MemberHealth is whether a member answers.
+// A MemberHealth is the health of a member.
 type MemberHealth string
 
 // The values of MemberHealth.

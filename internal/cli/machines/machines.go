@@ -1,7 +1,7 @@
 // Package machines has the verb that lists machines, and the verb that previews a rollout of them.
 //
-// It prints the results of packages overview and rolloutpreview of internal/machines. It changes nothing, and has no
-// logic for machines.
+// The verbs print the results of packages overview and rolloutpreview of internal/machines. They change nothing, and
+// have no logic for machines.
 //
 // New is the call to start from: it returns the verb machines.
 package machines

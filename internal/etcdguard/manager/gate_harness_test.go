@@ -25,7 +25,7 @@ type gate struct {
 	before, after func(write string) bool
 }
 
-// pass passes requests to a handler. Those that are no writes of the guard have no description.
+// pass passes requests to a handler. Requests that are not writes of the guard have no description.
 func (g *gate) pass(next http.Handler, describe func(*http.Request) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		write := describe(r)
@@ -106,8 +106,8 @@ func describeEtcd(r *http.Request) string {
 	return ""
 }
 
-// describeAPI names the writes that matter: those of hooks, permissions and pods, but not events and reports of hooks.
-// It also names the reads of a Machine of Cluster API, because a permission begins with one.
+// describeAPI names the relevant writes: those of hooks, permissions and pods, but not events and reports of hooks.
+// Reads of a Machine of Cluster API have names as well, because a permission begins with one.
 func describeAPI(r *http.Request) string {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))

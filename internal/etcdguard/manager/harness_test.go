@@ -189,14 +189,14 @@ func (s *scene) run(t *testing.T, do func(context.Context) error) (stop func()) 
 	go func() {
 		err := do(ctx)
 		if err != nil {
-			t.Logf("it ended: %v", err)
+			t.Logf("the function ended: %v", err)
 		}
 		ended <- err
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			t.Errorf("it ended: %v", err)
+			t.Errorf("the function ended: %v", err)
 		}
 	})
 	t.Cleanup(stop)

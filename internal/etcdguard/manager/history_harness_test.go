@@ -76,7 +76,7 @@ func (s *planeScene) readHistory(t *testing.T) []machineWrite {
 	return writes
 }
 
-// settleTime is how long a control plane may have decided before it writes.
+// settleTime limits the time between a decision of a control plane and its write.
 const settleTime = 5 * time.Second
 
 // checkHistory checks, by the audit log, that no update in place began while another machine was updated or being

@@ -2,8 +2,8 @@
 // ClusterOperator. It carries out what package etcdguard decides: changes to the members of etcd, permissions for
 // updates in place, and the lifecycle hook that holds machines meanwhile, which package machinehook adds and removes.
 //
-// It has no state of its own: it can be killed between any two requests, and continues from the state in etcd and the
-// API server.
+// The process has no state of its own: it can be killed between any two requests, and continues from the state in etcd
+// and the API server.
 //
 // Run is the call to start from. machines.go reads the machines, steps.go changes the members, updates.go answers
 // requests for updates in place; observation.go and metrics.go report the state of the members, to the ClusterOperator
@@ -107,7 +107,7 @@ func (g *guard) controllers() leader.Controllers {
 		},
 		Awaited: g.api.machine, Awaits: "the guard has not seen the machines of the control plane yet",
 		Status: func(context.Context) (clusteroperator.Status, error) {
-			return g.seen.standing(g.options.Etcd.Patience)
+			return g.observation.operatorStatus(g.options.Etcd.Patience)
 		},
 	}
 }

@@ -49,12 +49,12 @@ func (g *guard) collect(metrics chan<- prometheus.Metric) {
 	gauge := func(description *prometheus.Desc, value int, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, float64(value), labels...)
 	}
-	if looked := g.seen.lastLook(); !looked.IsZero() {
-		gauge(lastLook, int(looked.Unix()))
+	if observedAt := g.observation.lastObserved(); !observedAt.IsZero() {
+		gauge(lastLook, int(observedAt.Unix()))
 	}
-	seen, isMade := g.seen.last()
+	snapshot, hasSnapshot := g.observation.last()
 	count := 0
-	for _, m := range seen.Machines {
+	for _, m := range snapshot.Machines {
 		if !m.HeldSince.IsZero() {
 			count++
 			namespace, name, _ := strings.Cut(m.Name, "/")
@@ -62,13 +62,13 @@ func (g *guard) collect(metrics chan<- prometheus.Metric) {
 		}
 	}
 	gauge(held, count)
-	if !isMade || seen.Problem != "" {
+	if !hasSnapshot || snapshot.Problem != "" {
 		gauge(isReachable, 0)
 		return
 	}
-	counts := etcdguard.Count(seen)
+	counts := etcdguard.Count(snapshot)
 	gauge(isReachable, 1)
-	gauge(wanted, seen.Voters)
+	gauge(wanted, snapshot.Voters)
 	gauge(voters, counts.Voters)
 	gauge(healthy, counts.Healthy)
 	gauge(learners, counts.Learners)

@@ -18,8 +18,8 @@ const (
 	ReasonGuardPodStays = "GuardPodStays"
 )
 
-// troubling are the reasons of steps that make the guard Degraded if they last.
-var troubling = map[string]bool{
+// degradedReasons are the reasons of steps that make the guard Degraded if they last.
+var degradedReasons = map[string]bool{
 	"EtcdUnreachable":  true,
 	"NoQuorum":         true,
 	"UnhealthyMembers": true,
@@ -28,27 +28,27 @@ var troubling = map[string]bool{
 
 // An observation is the last snapshot of the guard, for the ClusterOperator and for monitoring.
 type observation struct {
-	mu      sync.Mutex
-	seen    etcdguard.Snapshot
-	isMade  bool
-	looked  time.Time // when the members and machines were last known; zero if they never were
-	trouble clusteroperator.Problem
-	since   time.Time // since when there is trouble without a pause
+	mu          sync.Mutex
+	snapshot    etcdguard.Snapshot
+	hasSnapshot bool
+	observedAt  time.Time // the last time at which the members and machines were known; zero if they never were
+	problem     clusteroperator.Problem
+	since       time.Time // the start of the problem, which has lasted without a pause
 }
 
-// record records a snapshot, the next step, and why guard pods stay that were to be deleted, if any do.
-func (o *observation) record(seen etcdguard.Snapshot, due etcdguard.Step, stays error) {
-	var trouble clusteroperator.Problem
+// record records a snapshot, the next step, and the error of deleting guard pods; nil if all were deleted.
+func (o *observation) record(snapshot etcdguard.Snapshot, due etcdguard.Step, podErr error) {
+	var problem clusteroperator.Problem
 	switch {
-	case troubling[due.Reason]:
-		trouble = clusteroperator.Problem{Reason: due.Reason, Message: due.Message}
-	case stays != nil:
-		trouble = clusteroperator.Problem{
+	case degradedReasons[due.Reason]:
+		problem = clusteroperator.Problem{Reason: due.Reason, Message: due.Message}
+	case podErr != nil:
+		problem = clusteroperator.Problem{
 			Reason:  ReasonGuardPodStays,
-			Message: strings.ReplaceAll(stays.Error(), "\n", "; "),
+			Message: strings.ReplaceAll(podErr.Error(), "\n", "; "),
 		}
 	}
-	o.set(seen, trouble)
+	o.set(snapshot, problem)
 }
 
 // recordFailure records that machines or nodes could not be read.
@@ -57,46 +57,46 @@ func (o *observation) recordFailure(err error) {
 		clusteroperator.Problem{Reason: ReasonLookFailed, Message: err.Error()})
 }
 
-func (o *observation) set(seen etcdguard.Snapshot, trouble clusteroperator.Problem) {
+func (o *observation) set(snapshot etcdguard.Snapshot, problem clusteroperator.Problem) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if trouble.Reason == "" || o.trouble.Reason == "" {
+	if problem.Reason == "" || o.problem.Reason == "" {
 		o.since = time.Now()
 	}
-	if seen.Problem == "" {
-		o.looked = time.Now()
+	if snapshot.Problem == "" {
+		o.observedAt = time.Now()
 	}
-	o.seen, o.isMade, o.trouble = seen, true, trouble
+	o.snapshot, o.hasSnapshot, o.problem = snapshot, true, problem
 }
 
-// lastLook returns when the members and machines were last known; zero if they never were.
-func (o *observation) lastLook() time.Time {
+// lastObserved returns the last time at which the members and machines were known; zero if they never were.
+func (o *observation) lastObserved() time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.looked
+	return o.observedAt
 }
 
 // last returns the last snapshot, or false if there is none yet.
 func (o *observation) last() (etcdguard.Snapshot, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.seen, o.isMade
+	return o.snapshot, o.hasSnapshot
 }
 
-// standing returns the status of the guard. Trouble is reported when it has lasted for longer than a member may be
-// silent: otherwise each restart of a member would be reported.
-func (o *observation) standing(patience time.Duration) (clusteroperator.Status, error) {
-	seen, isMade := o.last()
-	if !isMade {
+// operatorStatus returns the status of the guard. A problem is reported when it has lasted for longer than a member may
+// be silent: otherwise each restart of a member would be reported.
+func (o *observation) operatorStatus(patience time.Duration) (clusteroperator.Status, error) {
+	snapshot, hasSnapshot := o.last()
+	if !hasSnapshot {
 		return clusteroperator.Status{}, errors.New("the guard has not looked at etcd yet")
 	}
-	standing := clusteroperator.Status{NotUpgradeable: replacement(seen)}
+	status := clusteroperator.Status{NotUpgradeable: replacement(snapshot)}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if time.Since(o.since) >= patience {
-		standing.Degraded = o.trouble
+		status.Degraded = o.problem
 	}
-	return standing, nil
+	return status, nil
 }
 
 // replacement returns why a minor update is not allowed: it would restart members while one is being replaced.

@@ -14,8 +14,8 @@ import (
 	"github.com/runlevel/runlevel/internal/program/clusteroperator"
 )
 
-// TestStanding checks the ClusterOperator's conditions for each observation.
-func TestStanding(t *testing.T) {
+// TestOperatorStatus checks the ClusterOperator's conditions for each observation.
+func TestOperatorStatus(t *testing.T) {
 	machines := []etcdguard.Machine{{Name: "a", Addresses: []string{"1"}, IsDeleting: true},
 		{Name: "b", Addresses: []string{"2"}}}
 	members := []etcdguard.Member{
@@ -85,32 +85,32 @@ func TestStanding(t *testing.T) {
 			if test.lasting {
 				patience = 0
 			}
-			if got, err := o.standing(patience); err != nil || got != test.want {
+			if got, err := o.operatorStatus(patience); err != nil || got != test.want {
 				t.Errorf("got %+v, %v, want %+v", got, err, test.want)
 			}
 		})
 	}
 }
 
-// Trouble begins with its first reason, and ends with the first look that finds none.
-func TestTroubleLasts(t *testing.T) {
+// TestProblemLasts has a problem begin with its first reason, and end with the first observation without one.
+func TestProblemLasts(t *testing.T) {
 	var o observation
-	if _, err := o.standing(0); err == nil {
+	if _, err := o.operatorStatus(0); err == nil {
 		t.Error("got no error before the first observation")
 	}
 	o.recordFailure(errors.New("nodes can't be listed"))
 	begun := o.since
 	o.record(etcdguard.Snapshot{}, etcdguard.Step{Reason: "NoQuorum"}, nil)
 	if o.since != begun {
-		t.Error("another reason starts over")
+		t.Errorf("got a problem since %v after its reason changed, want %v", o.since, begun)
 	}
 	o.record(etcdguard.Snapshot{}, etcdguard.Step{Reason: "AsExpected"}, nil)
-	if got, _ := o.standing(0); got.Degraded.Reason != "" {
+	if got, _ := o.operatorStatus(0); got.Degraded.Reason != "" {
 		t.Errorf("got %+v after the problem ended, want no degraded condition", got)
 	}
 	o.record(etcdguard.Snapshot{}, etcdguard.Step{Reason: "NoQuorum"}, nil)
 	if !o.since.After(begun) {
-		t.Error("the time of calm counts as trouble")
+		t.Errorf("got a problem since %v after a time without one, want a time after %v", o.since, begun)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestTroubleLasts(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	g := &guard{}
 	if served := servedBy(t, g); len(served) != 2 || served["etcd_reachable"] != 0 || served["held_machines"] != 0 {
-		t.Errorf("before the first look: %v", served)
+		t.Errorf("before the first observation: got %v, want etcd_reachable and held_machines, both 0", served)
 	}
 	held := etcdguard.Machine{
 		Name:       "ns/a",
@@ -129,7 +129,7 @@ func TestMetrics(t *testing.T) {
 	members := []etcdguard.Member{{ID: 1, Addresses: []string{"1"}, Health: etcdguard.Healthy},
 		{ID: 2, Addresses: []string{"2"}, Health: etcdguard.Unhealthy}}
 	begun := float64(time.Now().Unix())
-	g.seen.record(etcdguard.Snapshot{
+	g.observation.record(etcdguard.Snapshot{
 		Voters:   3,
 		Machines: []etcdguard.Machine{held, {Name: "ns/b"}},
 		Members:  members,
@@ -147,12 +147,13 @@ func TestMetrics(t *testing.T) {
 	if looked < begun {
 		t.Errorf("the last look was at %v, and it began at %v", looked, begun)
 	}
-	g.seen.record(etcdguard.Snapshot{Voters: 3, Machines: []etcdguard.Machine{held}, Problem: "no"},
+	g.observation.record(etcdguard.Snapshot{Voters: 3, Machines: []etcdguard.Machine{held}, Problem: "no"},
 		etcdguard.Step{Reason: "EtcdUnreachable"}, nil)
 	served = servedBy(t, g)
 	if _, ok := served["voters"]; ok || served["etcd_reachable"] != 0 || served["held_machines"] != 1 ||
 		served["last_look_timestamp_seconds"] != looked {
-		t.Errorf("while etcd is not reached: %v", served)
+		t.Errorf("while etcd is not reached: got %v, want one held machine, no voters, and the last look at %v",
+			served, looked)
 	}
 }
 

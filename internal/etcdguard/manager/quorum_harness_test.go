@@ -14,9 +14,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// longestOutage is how long etcd may acknowledge no write, and list no members. It measures no speed: when a member
-// ends, the others elect a leader within seconds, and the slowest write of half an hour beside other work took 7.3 s.
-// Without a quorum there are no writes until another member is back.
+// longestOutage limits the time in which etcd acknowledges no write, and lists no members. It measures no speed: when a
+// member ends, the others elect a leader within seconds, and the slowest write of half an hour beside other work took
+// 7.3 s. Without a quorum there are no writes until another member is back.
 const longestOutage = time.Minute
 
 // errOtherVoters is the result of a look during which the voters have changed.

@@ -53,8 +53,8 @@ type guard struct {
 	server           client.Reader // reads past the cache
 	events           events.EventRecorder
 	isLeader         func() bool
-	waitsFor         string // the last logged reason; used by one reconciliation at a time
-	seen             observation
+	loggedWait       string // the last logged wait; used by one reconciliation at a time
+	observation      observation
 	steps            *prometheus.CounterVec
 }
 
@@ -145,41 +145,41 @@ func (g *guard) hold(ctx context.Context, held machinehook.HeldMachine) (machine
 	return machinehook.HookAnswer{IsDone: message == "", Message: message, After: busyPause}, nil
 }
 
-// reconcile deletes the guard pods that it finds, once, and carries out steps until a step waits. A pod that can't be
-// deleted, or is created again at once, has the next reconciliation, and holds no member.
+// reconcile deletes the present guard pods, once, and carries out steps until a step waits. A pod that can't be
+// deleted, or is created again at once, is left to the next reconciliation, and holds no member.
 func (g *guard) reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	var stays error // of guard pods
+	var podErr error // of deleting guard pods
 	for isFirst := true; ; isFirst = false {
-		seen, membership, err := g.snapshot(ctx)
+		snapshot, membership, err := g.snapshot(ctx)
 		if err != nil {
-			g.seen.recordFailure(err)
-			return ctrl.Result{}, errors.Join(stays, err)
+			g.observation.recordFailure(err)
+			return ctrl.Result{}, errors.Join(podErr, err)
 		}
-		if pods := etcdguard.GuardPods(seen); isFirst && len(pods) > 0 {
-			stays = g.deleteGuardPods(ctx, pods)
+		if pods := etcdguard.GuardPods(snapshot); isFirst && len(pods) > 0 {
+			podErr = g.deleteGuardPods(ctx, pods)
 			continue
 		}
-		step := etcdguard.Next(seen)
-		g.seen.record(seen, step, stays)
+		step := etcdguard.Next(snapshot)
+		g.observation.record(snapshot, step, podErr)
 		if step.Action == etcdguard.Wait {
-			if now := step.Reason + step.Message; now != g.waitsFor {
+			if now := step.Reason + step.Message; now != g.loggedWait {
 				ctrl.LoggerFrom(ctx).Info("waiting", "reason", step.Reason, "message", step.Message)
-				g.waitsFor = now
+				g.loggedWait = now
 			}
-			return after(pauseAfter(seen, step), errors.Join(stays, g.holdUpdates(ctx, seen)))
+			return requeue(pauseAfter(snapshot, step), errors.Join(podErr, g.holdUpdates(ctx, snapshot)))
 		}
-		g.waitsFor = ""
+		g.loggedWait = ""
 		switch err := g.carryOut(ctx, membership, step); {
 		case isTooEarly(err):
-			return after(busyPause, stays)
+			return requeue(busyPause, podErr)
 		case err != nil:
-			return ctrl.Result{}, errors.Join(stays, err)
+			return ctrl.Result{}, errors.Join(podErr, err)
 		}
 	}
 }
 
-// after schedules the next reconciliation after a pause. After an error, the queue determines the pause.
-func after(pause time.Duration, err error) (ctrl.Result, error) {
+// requeue schedules the next reconciliation after a pause. After an error, the queue determines the pause.
+func requeue(pause time.Duration, err error) (ctrl.Result, error) {
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -235,13 +235,13 @@ func (g *guard) perform(ctx context.Context, membership *members.Membership, ste
 	return membership.Change(ctx, step)
 }
 
-// deleteGuardPods deletes guard pods, and returns why some stay.
+// deleteGuardPods deletes guard pods, and returns the errors of those that could not be deleted.
 func (g *guard) deleteGuardPods(ctx context.Context, steps []etcdguard.Step) error {
-	var stays error
+	var errs error
 	for _, step := range steps {
-		stays = errors.Join(stays, g.carryOut(ctx, nil, step))
+		errs = errors.Join(errs, g.carryOut(ctx, nil, step))
 	}
-	return stays
+	return errs
 }
 
 // deleteGuardPod deletes a pod, but not another one of its name, which may be on another node.

@@ -34,7 +34,7 @@ type Options struct {
 	CertFile string // of a client
 	KeyFile  string
 	CAFile   string // of the authority that has signed the certificates of members
-	// Patience is how long a member may not answer before it is unhealthy; 30 seconds if it is 0.
+	// Patience is the time without an answer after which a member is unhealthy; 0 means 30 seconds.
 	Patience time.Duration
 }
 

@@ -1,9 +1,9 @@
 // Package annotation lists the annotations of Runlevel on Machines, their infrastructure and their Nodes, for both APIs
 // of machines. Each row has the key, who sets the annotation, and who reads it.
 //
-// It has names only: the packages that set an annotation define its value. The annotations of OpenShift and of Cluster
-// API are not listed here. A label of the same domain, machine.runlevel.dev/aggregate-to-machine-controller, is only
-// used in manifests: it selects ClusterRoles for the machine controller.
+// The package has names only: the packages that set an annotation define its value. The annotations of OpenShift and of
+// Cluster API are not listed here. A label of the same domain, machine.runlevel.dev/aggregate-to-machine-controller, is
+// only used in manifests: it selects ClusterRoles for the machine controller.
 //
 // MachineUID is the one to start from: it is on the infrastructure object of each Machine of OpenShift's API.
 package annotation

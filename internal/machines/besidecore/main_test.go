@@ -1,7 +1,8 @@
 // Package besidecore tests the machine controller beside Cluster API itself: Cluster API's controller of Clusters, and
 // its test extension for updates in place, both from the module sandbox/clusterapi, run as processes on a sandbox.
 //
-// It has tests only. They are skipped where the modules of Cluster API can't be fetched. Start with core_test.go.
+// The package has only tests, which are skipped where the modules of Cluster API can't be fetched. Start with
+// core_test.go.
 package besidecore
 
 import (

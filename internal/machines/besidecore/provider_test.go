@@ -28,8 +28,8 @@ var (
 	kubeadmBootstrap  = schema.GroupVersion{Group: "bootstrap.cluster.x-k8s.io", Version: "v1beta2"}
 )
 
-// definitions are where Cluster API's modules have the definitions of these kinds, and of those that only the whole
-// core needs.
+// definitions are the paths, in Cluster API's modules, of the definitions of these kinds, and of those that only the
+// whole core needs.
 var definitions = map[string]string{
 	"core/config/crd/bases/addons*.yaml":                       "sigs.k8s.io/cluster-api",
 	"bootstrap/kubeadm/config/crd/bases/*_kubeadmconfig*.yaml": "sigs.k8s.io/cluster-api",
@@ -89,10 +89,11 @@ func newObject(f *machinetest.Fixture, version schema.GroupVersion, kind, name,
 func provide(f *machinetest.Fixture) {
 	go func() {
 		_ = wait.PollUntilContextCancel(f.Context(), time.Second/5, true, func(ctx context.Context) (bool, error) {
-			for _, machine := range unprovided(ctx, f, devInfrastructure.WithKind("DevMachine"), "provisioned") {
+			for _, machine := range uninitialized(ctx, f, devInfrastructure.WithKind("DevMachine"), "provisioned") {
 				provideMachine(ctx, f, machine)
 			}
-			for _, config := range unprovided(ctx, f, kubeadmBootstrap.WithKind("KubeadmConfig"), "dataSecretCreated") {
+			for _, config := range uninitialized(ctx, f, kubeadmBootstrap.WithKind("KubeadmConfig"),
+				"dataSecretCreated") {
 				_ = f.Status().Patch(ctx, config,
 					merge(`{"status":{"dataSecretName":"data","initialization":{"dataSecretCreated":true}}}`))
 			}
@@ -102,8 +103,8 @@ func provide(f *machinetest.Fixture) {
 	}()
 }
 
-// unprovided returns the objects of a kind without a field of their initialization.
-func unprovided(ctx context.Context, f *machinetest.Fixture, kind schema.GroupVersionKind,
+// uninitialized returns the objects of a kind without a field of their initialization.
+func uninitialized(ctx context.Context, f *machinetest.Fixture, kind schema.GroupVersionKind,
 	field string) []*unstructured.Unstructured {
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(kind)

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 )
 
 // ownConditions are the conditions that this controller writes. It does not change others.
@@ -97,7 +99,7 @@ func (f *machineState) infrastructureReady() metav1.Condition {
 
 // readiness returns the condition Ready of an object of a kind, or one derived from a field of the contract if the
 // object has none.
-func (r referenced) readiness(kind string, isReady bool, field string) metav1.Condition {
+func (r referencedObject) readiness(kind string, isReady bool, field string) metav1.Condition {
 	switch {
 	case r.object == nil && r.isGone:
 		return newCondition("", metav1.ConditionFalse, reasonDoesNotExist, kind+" does not exist")
@@ -201,7 +203,7 @@ func (f *machineState) ready() metav1.Condition {
 		if condition == nil {
 			condition = new(newCondition(name, metav1.ConditionUnknown, "", "Condition not yet reported"))
 		}
-		line := "* " + name + ":" + indented(f.messageOf(*condition))
+		line := "* " + name + ":" + indent(f.messageOf(*condition))
 		good := metav1.ConditionTrue
 		if slices.Contains(negative, name) {
 			good = metav1.ConditionFalse
@@ -269,8 +271,8 @@ func (f *machineState) stageMessage(deleting metav1.Condition) string {
 	return message
 }
 
-// indented returns a message behind a colon: in the same line, or as a list of its own if it is one.
-func indented(message string) string {
+// indent returns a message behind a colon: in the same line, or as a list of its own if it is one.
+func indent(message string) string {
 	if !strings.Contains(message, "\n") && !strings.HasPrefix(message, "* ") {
 		return " " + message
 	}
@@ -322,7 +324,7 @@ func (f *machineState) nodeConditions() []metav1.Condition {
 
 func nodeReady(node *corev1.Node) metav1.Condition {
 	const kind = clusterv1.MachineNodeReadyCondition
-	condition, message := nodeCondition(node, corev1.NodeReady), ""
+	condition, message := conditions.OfNode(node, corev1.NodeReady), ""
 	if condition == nil {
 		return newCondition(kind, metav1.ConditionUnknown, clusterv1.MachineNodeReadyUnknownReason,
 			"* Node.Ready: Condition not yet reported")
@@ -347,7 +349,7 @@ func nodeHealthy(node *corev1.Node) metav1.Condition {
 	var lines, messages []string
 	for _, name := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure,
 		corev1.NodeDiskPressure, corev1.NodePIDPressure} {
-		good, condition := corev1.ConditionFalse, nodeCondition(node, name)
+		good, condition := corev1.ConditionFalse, conditions.OfNode(node, name)
 		if name == corev1.NodeReady {
 			good = corev1.ConditionTrue
 		}
@@ -377,13 +379,4 @@ func nodeHealthy(node *corev1.Node) metav1.Condition {
 	}
 	healthy.Message = strings.Join(lines, "\n")
 	return healthy
-}
-
-func nodeCondition(node *corev1.Node, name corev1.NodeConditionType) *corev1.NodeCondition {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == name {
-			return &node.Status.Conditions[i]
-		}
-	}
-	return nil
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
-// referenced is the observed state of an object that the Machine refers to.
-type referenced struct {
+// referencedObject is the observed state of an object that the Machine refers to.
+type referencedObject struct {
 	object  *contract.Object // nil if there is none
 	isGone  bool
 	problem error // why it could not be read
@@ -42,13 +42,13 @@ func (p *machineScope) gatherReferences(ctx context.Context) error {
 }
 
 // readReference reads an object that a Machine refers to, and makes the Machine its owner.
-func (r *Reconciler) readReference(ctx context.Context, m *clusterv1.Machine, ref contract.Reference) referenced {
+func (r *Reconciler) readReference(ctx context.Context, m *clusterv1.Machine, ref contract.Reference) referencedObject {
 	if !isOfMachine(ref) {
 		if !m.DeletionTimestamp.IsZero() {
-			return referenced{isGone: true}
+			return referencedObject{isGone: true}
 		}
-		return referenced{problem: fmt.Errorf("%s of %s is not a kind of infrastructure or bootstrap config: refer "+
-			"to an object that is deleted with the Machine", ref.Kind, ref.APIGroup)}
+		return referencedObject{problem: fmt.Errorf("%s of %s is not a kind of infrastructure or bootstrap config: "+
+			"refer to an object that is deleted with the Machine", ref.Kind, ref.APIGroup)}
 	}
 	object, err := r.references.Get(ctx, ref, m.Namespace)
 	switch {
@@ -56,17 +56,17 @@ func (r *Reconciler) readReference(ctx context.Context, m *clusterv1.Machine, re
 		// Its kind is watched nevertheless: the object may be created later.
 		if served, err := r.references.Served(ctx, ref.GroupKind()); err == nil {
 			err = r.watcher.Watch(served.GroupVersionKind, machineOf)
-			return referenced{isGone: err == nil, problem: err}
+			return referencedObject{isGone: err == nil, problem: err}
 		}
-		return referenced{isGone: true}
+		return referencedObject{isGone: true}
 	case err != nil:
-		return referenced{problem: err}
+		return referencedObject{problem: err}
 	}
 	if err := errors.Join(r.watcher.Watch(object.Served.GroupVersionKind, machineOf),
 		r.claim(ctx, m, object)); err != nil {
-		return referenced{problem: err}
+		return referencedObject{problem: err}
 	}
-	return referenced{object: object}
+	return referencedObject{object: object}
 }
 
 // isOfMachine reports whether a reference names a kind whose objects belong to one Machine. Objects of other kinds must
@@ -279,13 +279,13 @@ func providerID(m *clusterv1.Machine, infrastructure *contract.Object) string {
 // longer has. Annotations of the Node record which were set.
 func updateNode(node *corev1.Node, m *clusterv1.Machine) {
 	labels, annotations := labelsForNode(m), annotationsForNode(m)
-	node.Labels = replaced(node.Labels, node.Annotations[clusterv1.LabelsFromMachineAnnotation], labels)
+	node.Labels = replaceKeys(node.Labels, node.Annotations[clusterv1.LabelsFromMachineAnnotation], labels)
 	noted := slices.DeleteFunc(slices.Sorted(maps.Keys(annotations)), func(key string) bool {
 		return slices.Contains(linkAnnotations, key)
 	})
 	before := strings.Join(append(strings.Split(node.Annotations[clusterv1.AnnotationsFromMachineAnnotation], ","),
 		linkAnnotations...), ",")
-	node.Annotations = replaced(node.Annotations, before, annotations)
+	node.Annotations = replaceKeys(node.Annotations, before, annotations)
 	node.Annotations[clusterv1.LabelsFromMachineAnnotation] = strings.Join(slices.Sorted(maps.Keys(labels)), ",")
 	node.Annotations[clusterv1.AnnotationsFromMachineAnnotation] = strings.Join(noted, ",")
 	updateTaints(node, m.Spec.Taints)
@@ -297,8 +297,8 @@ var linkAnnotations = []string{
 	clusterv1.OwnerKindAnnotation, clusterv1.OwnerNameAnnotation,
 }
 
-// replaced returns a map without the keys that were set before, and with those that are wanted now.
-func replaced(all map[string]string, before string, wanted map[string]string) map[string]string {
+// replaceKeys returns a map without the keys that were set before, and with those that are wanted now.
+func replaceKeys(all map[string]string, before string, wanted map[string]string) map[string]string {
 	all = maps.Clone(all)
 	for key := range strings.SplitSeq(before, ",") {
 		delete(all, key)

@@ -79,7 +79,8 @@ func (f *machineState) setLegacyConditions() {
 }
 
 // setLegacyOf mirrors the condition Ready of an object.
-func (f *machineState) setLegacyOf(name clusterv1.ConditionType, object referenced, isReady bool, waiting string) {
+func (f *machineState) setLegacyOf(name clusterv1.ConditionType, object referencedObject, isReady bool,
+	waiting string) {
 	isDeleting := !f.m.DeletionTimestamp.IsZero()
 	switch {
 	case object.object == nil && object.isGone && isDeleting:

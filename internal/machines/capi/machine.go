@@ -156,8 +156,8 @@ type machineState struct {
 	status  clusterv1.MachineStatus // to be written
 	cluster *clusterv1.Cluster      // without a UID if it does not exist
 
-	infrastructure referenced
-	bootstrap      referenced
+	infrastructure referencedObject
+	bootstrap      referencedObject
 	node           machineNode
 
 	deletingReason, deletingText string // of the condition Deleting
@@ -289,7 +289,7 @@ func isStandAlone(m *clusterv1.Machine) bool {
 		}
 	}
 	for _, owner := range m.OwnerReferences {
-		if owner.Kind == "Cluster" && groupOf(owner.APIVersion) == clusterv1.GroupVersion.Group {
+		if contract.IsOwnerOfKind(owner, "Cluster") {
 			return false
 		}
 	}

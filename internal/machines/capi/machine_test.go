@@ -36,19 +36,23 @@ func TestAMachineComesTogetherWithItsInfrastructureAndItsNode(t *testing.T) {
 	seen := s.await("m1", func(m *clusterv1.Machine) bool {
 		return meta.IsStatusConditionTrue(m.Status.Conditions, "Available")
 	})
-	if seen.Status.Phase != "Running" || seen.Status.NodeRef.Name != node.Name ||
-		seen.Status.FailureDomain != "rack-7" ||
-		len(seen.Status.Addresses) != 1 || seen.Labels[clusterv1.ClusterNameLabel] != "c" {
-		t.Errorf("the Machine: %+v", seen)
+	got := []string{
+		seen.Status.Phase, seen.Status.NodeRef.Name, seen.Status.FailureDomain, seen.Labels[clusterv1.ClusterNameLabel],
+	}
+	expected := []string{"Running", node.Name, "rack-7", "c"}
+	if diff := cmp.Diff(expected, got); diff != "" || len(seen.Status.Addresses) != 1 {
+		t.Errorf("phase, node, failure domain and cluster of the Machine (-want +got):\n%s; addresses %v, want one",
+			diff, seen.Status.Addresses)
 	}
 	owners := seen.OwnerReferences
 	if len(owners) != 1 || owners[0].Kind != "Cluster" || owners[0].UID != s.cluster.UID {
-		t.Errorf("owners of the Machine: %+v", owners)
+		t.Errorf("owners of the Machine: got %+v, want the Cluster with UID %s", owners, s.cluster.UID)
 	}
 	infrastructure := s.infrastructure()
 	if owner := metav1.GetControllerOf(infrastructure); owner == nil || owner.UID != seen.UID ||
 		infrastructure.GetLabels()[clusterv1.ClusterNameLabel] != "c" {
-		t.Errorf("the infrastructure is not the Machine's: %v", infrastructure.Object["metadata"])
+		t.Errorf("metadata of the infrastructure: got %v, want the Machine with UID %s as controller, and the label of "+
+			"cluster c", infrastructure.Object["metadata"], seen.UID)
 	}
 	want := map[string]string{
 		"node-role.kubernetes.io/worker":           "",
@@ -84,8 +88,8 @@ func TestAMachineIsLinkedBeforeItIsAvailable(t *testing.T) {
 		return meta.IsStatusConditionTrue(m.Status.Conditions, "Available")
 	})
 	if seen.Status.NodeRef.Name != node.Name || seen.Status.Phase != "Running" || s.overtakes.Load() > 0 {
-		t.Errorf("available with the Node %q, in phase %s; %d overtakes are left", seen.Status.NodeRef.Name,
-			seen.Status.Phase, s.overtakes.Load())
+		t.Errorf("available with node %q in phase %s and %d overtakes left, want node %q in phase Running and none left",
+			seen.Status.NodeRef.Name, seen.Status.Phase, s.overtakes.Load(), node.Name)
 	}
 }
 
@@ -176,7 +180,7 @@ func TestANodeThatHasAMachineOfOpenShiftIsNotTaken(t *testing.T) {
 			"belongs to Machine shop/web-4 of machine.openshift.io, and a Node has one Machine")
 	})
 	if seen.Status.NodeRef.Name != "" {
-		t.Errorf("the Node is linked: %+v", seen.Status.NodeRef)
+		t.Errorf("status.nodeRef: got %+v, want none", seen.Status.NodeRef)
 	}
 	s.MustDelete(m)
 	s.AwaitGone(m)

@@ -183,7 +183,7 @@ func (d *deletionScope) deleteBootstrap(ctx context.Context) (*deletion.Wait, er
 }
 
 // deleteObject deletes an object that the Machine refers to, and waits until the object no longer exists.
-func (d *deletionScope) deleteObject(ctx context.Context, object *referenced,
+func (d *deletionScope) deleteObject(ctx context.Context, object *referencedObject,
 	reference contract.Reference, wait deletion.Wait) (*deletion.Wait, error) {
 	if object.object != nil && object.object.GetDeletionTimestamp() == nil {
 		err := d.r.references.Delete(ctx, object.object)

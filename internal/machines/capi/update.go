@@ -77,7 +77,7 @@ func (u *updateScope) update(ctx context.Context) (time.Duration, error) {
 			"In-place update not possible: InfraMachine not found")
 		return 0, nil
 	}
-	if missing := u.missing(); missing != "" {
+	if missing := u.missingReference(); missing != "" {
 		u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, updateMessage+": waiting for "+missing)
 		return 0, nil
 	}
@@ -104,7 +104,7 @@ func (u *updateScope) proceed(ctx context.Context) (time.Duration, error) {
 	}
 	isDrained, err := u.isDrainRequested(ctx)
 	if err != nil {
-		return u.failed(ctx, hookFailed+err.Error()), nil
+		return u.recordFailure(ctx, hookFailed+err.Error()), nil
 	}
 	if isDrained {
 		left, err := u.makeRoom(ctx)
@@ -113,7 +113,7 @@ func (u *updateScope) proceed(ctx context.Context) (time.Duration, error) {
 			u.keepCondition()
 			return 0, err
 		case err != nil:
-			return u.failed(ctx, fmt.Sprintf("Draining Node %s for the in-place update failed: %v",
+			return u.recordFailure(ctx, fmt.Sprintf("Draining Node %s for the in-place update failed: %v",
 				u.status.NodeRef.Name, err)), nil
 		case left != "":
 			u.setUpdating(clusterv1.MachineInPlaceUpdatingReason,
@@ -162,7 +162,7 @@ func (u *updateScope) call(ctx context.Context) (time.Duration, error) {
 		u.keepCondition()
 		return 0, ctx.Err()
 	case err != nil:
-		return u.failed(ctx, hookFailed+err.Error()), nil
+		return u.recordFailure(ctx, hookFailed+err.Error()), nil
 	case !progress.Done:
 		return u.reportProgress(progress), nil
 	}
@@ -196,10 +196,10 @@ func (u *updateScope) reportProgress(progress runtimehook.Progress) time.Duratio
 	return u.r.bounded(pause)
 }
 
-// failed records why the update has failed, and returns when to retry it, after growing pauses. Events in between do
-// not shorten the pause: the condition UpToDate repeats the message, so that a new message triggers another
+// recordFailure records why the update has failed, and returns the pause before the retry; pauses grow. Events in
+// between do not shorten the pause: the condition UpToDate repeats the message, so that a new message triggers another
 // reconciliation.
-func (u *updateScope) failed(ctx context.Context, message string) time.Duration {
+func (u *updateScope) recordFailure(ctx context.Context, message string) time.Duration {
 	u.setUpdating(clusterv1.MachineInPlaceUpdateFailedReason, message)
 	pause := u.r.updates.fail(u.m.UID, u.r.options.Now(), message)
 	ctrl.LoggerFrom(ctx).Info("an update in place failed, and is tried again", "message", message, "after", pause)
@@ -230,8 +230,8 @@ func (u *updateScope) keepCondition() {
 	}
 }
 
-// missing returns the object or field that a triggered update waits for; empty if it can continue.
-func (f *machineState) missing() string {
+// missingReference returns the object or field that a triggered update waits for; empty if it can continue.
+func (f *machineState) missingReference() string {
 	infrastructure, config := f.m.Spec.InfrastructureRef, f.m.Spec.Bootstrap.ConfigRef
 	initialization := f.status.Initialization
 	switch {

@@ -26,7 +26,8 @@ func (u *updateScene) awaitUncordoned() {
 	})
 }
 
-// TestANodeIsDrainedBeforeItsUpdate if the extension's settings ask for that: by the rules, and once.
+// TestANodeIsDrainedBeforeItsUpdate has the extension's settings request a drain. The node is drained once, by the
+// drain rules.
 func TestANodeIsDrainedBeforeItsUpdate(t *testing.T) {
 	u := startUpdates(newScene(t), map[string]string{"drain": "true"})
 	u.addRule("logs", clusterv1.MachineDrainRuleDrainConfig{Behavior: clusterv1.MachineDrainRuleDrainBehaviorSkip})
@@ -39,12 +40,12 @@ func TestANodeIsDrainedBeforeItsUpdate(t *testing.T) {
 	u.awaitUpdating("InPlaceUpdating",
 		"In-place update in progress: draining Node "+node.Name+": * Pod "+u.Namespace+"/web: cannot evict pod")
 	if calls := u.calls(); len(calls) > 0 || !u.isCordoned() {
-		t.Errorf("the extension was called %d times, cordoned: %t", len(calls), u.isCordoned())
+		t.Errorf("got %d calls of the extension, cordoned: %t; want none, cordoned: true", len(calls), u.isCordoned())
 	}
 	u.MustDelete(budget)
 	u.awaitUpdating("InPlaceUpdating", "half way")
 	if err := u.Get(t.Context(), client.ObjectKeyFromObject(web), web); !apierrors.IsNotFound(err) {
-		t.Errorf("the pod is still there: %v", err)
+		t.Errorf("get the evicted pod: got %v, want NotFound", err)
 	}
 	late := u.addPod(node, "late", nil) // the node is drained once
 	u.answers(done)
@@ -52,26 +53,27 @@ func TestANodeIsDrainedBeforeItsUpdate(t *testing.T) {
 	u.awaitUncordoned()
 	for _, pod := range []*corev1.Pod{logs, late} {
 		if err := u.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
-			t.Errorf("pod %s is to stay: %v", pod.Name, err)
+			t.Errorf("pod %s: got deletion time %v, error %v; want a pod that is not deleted", pod.Name,
+				pod.DeletionTimestamp, err)
 		}
 	}
 }
 
-// TestTheNodeOfAnotherHostIsNotDrainedForAnUpdate is for a Machine whose own Node was deleted, and another host has
-// joined under its name.
+// TestTheNodeOfAnotherHostIsNotDrainedForAnUpdate updates a Machine whose own Node was deleted, and under whose name
+// another host has joined.
 func TestTheNodeOfAnotherHostIsNotDrainedForAnUpdate(t *testing.T) {
 	u := startUpdates(newScene(t), map[string]string{"drain": "true"})
 	u.answers(done)
 	node := &corev1.Node{}
 	u.Must(u.Get(t.Context(), client.ObjectKey{Name: u.m.Status.NodeRef.Name}, node))
-	again := u.replaceHost(node, "m2")
-	pod := u.addPod(again, "web", nil)
+	rejoined := u.replaceHost(node, "m2")
+	pod := u.addPod(rejoined, "web", nil)
 	u.trigger(2)
 	u.awaitUpdating("InPlaceUpdating", "draining Node "+node.Name+
 		": neither its providerID nor its annotations identify it as the node of the Machine")
 	u.MustPatch(u.m, `{"metadata": {"annotations": {"`+clusterv1.ExcludeNodeDrainingAnnotation+`": ""}}}`)
 	u.awaitCalls(1)
-	u.expectUntouched(again, pod)
+	u.expectUntouched(rejoined, pod)
 }
 
 func TestANodeThatWasCordonedStaysCordoned(t *testing.T) {
@@ -83,11 +85,12 @@ func TestANodeThatWasCordonedStaysCordoned(t *testing.T) {
 	u.MustDelete(u.controlPlane) // its deletion follows the end of the update
 	u.AwaitGone(u.controlPlane)
 	if !u.isCordoned() {
-		t.Error("the Node takes pods")
+		t.Error("the Node is schedulable, want it cordoned")
 	}
 }
 
-// TestInvalidDrainSettingHoldsTheUpdate: whether to drain is not known, and pods may be lost.
+// TestInvalidDrainSettingHoldsTheUpdate has a setting that is neither true nor false. The extension is not called:
+// without the drain, pods may be lost.
 func TestInvalidDrainSettingHoldsTheUpdate(t *testing.T) {
 	u := startUpdates(newScene(t), map[string]string{"drain": "yes"})
 	u.answers(done)
@@ -95,15 +98,15 @@ func TestInvalidDrainSettingHoldsTheUpdate(t *testing.T) {
 	u.awaitUpdating("InPlaceUpdateFailed",
 		`is not called, since spec.settings.drain is "yes": write "true" or "false" into ExtensionConfig `+u.Namespace)
 	if calls := u.calls(); len(calls) > 0 || u.isCordoned() {
-		t.Errorf("the extension was called %d times, cordoned: %t", len(calls), u.isCordoned())
+		t.Errorf("got %d calls of the extension, cordoned: %t; want none, cordoned: false", len(calls), u.isCordoned())
 	}
 	u.MustPatch(u.config, `{"spec": {"settings": {"drain": "false"}}}`)
 	u.discover()
 	u.awaitUpdated()
 }
 
-// TestADrainThatIsRequestedLaterEvictsNothing: the extension may have stopped the kubelet by then, and pods would not
-// end.
+// TestADrainThatIsRequestedLaterEvictsNothing requests a drain after the first call of the extension, which may have
+// stopped the kubelet by then: pods would not end.
 func TestADrainThatIsRequestedLaterEvictsNothing(t *testing.T) {
 	u := startUpdates(newScene(t), nil)
 	node := &corev1.Node{}
@@ -120,7 +123,7 @@ func TestADrainThatIsRequestedLaterEvictsNothing(t *testing.T) {
 	u.awaitUpdated()
 }
 
-// An update with a drain has at least the first number of writes. The second is more than it needs.
+// An update with a drain has at least leastUpdateWrites writes, and fewer than writesOfAnUpdate.
 const leastUpdateWrites, writesOfAnUpdate = 7, 10
 
 // TestRestartBetweenTheWritesOfAnUpdate kills the controller at each of its writes, before the write arrives and after.

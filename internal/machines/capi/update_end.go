@@ -90,7 +90,7 @@ func (u *updateScope) cleanUp(ctx context.Context) (time.Duration, error) {
 
 // dropAnnotation removes the annotation of an update from an object that the Machine refers to. The write fails if the
 // object has changed since it was read: another update may have begun.
-func (u *updateScope) dropAnnotation(ctx context.Context, object referenced) error {
+func (u *updateScope) dropAnnotation(ctx context.Context, object referencedObject) error {
 	if !object.isAnnotated() {
 		return nil
 	}
@@ -127,7 +127,7 @@ func dropHook(m *clusterv1.Machine) {
 }
 
 // isAnnotated reports whether the object is marked for an update.
-func (r referenced) isAnnotated() bool {
+func (r referencedObject) isAnnotated() bool {
 	if r.object == nil {
 		return false
 	}
@@ -136,7 +136,7 @@ func (r referenced) isAnnotated() bool {
 }
 
 // unstructured returns the object; nil if there is none.
-func (r referenced) unstructured() *unstructured.Unstructured {
+func (r referencedObject) unstructured() *unstructured.Unstructured {
 	if r.object == nil {
 		return nil
 	}

@@ -61,7 +61,7 @@ func TestAnExtensionIsCalledOnceTheGuardPermitsIt(t *testing.T) {
 	u.permit(again)
 	m := u.awaitUpdating("InPlaceUpdating", "half way")
 	if value, ok := m.Annotations[annotation.UpdateRequested]; ok {
-		t.Errorf("the request is still there: %s", value)
+		t.Errorf("annotation %s: got %q, want none", annotation.UpdateRequested, value)
 	}
 	u.awaitCalls(2)
 	u.answers(done)

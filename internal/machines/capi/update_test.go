@@ -106,7 +106,7 @@ func TestResponsesOfAnExtensionAreReported(t *testing.T) {
 	u.awaitUpdated()
 }
 
-// TestC10DeletionWins: hooks hold the Machine as ever, and the extension is not called any more.
+// TestC10DeletionWins: hooks hold the Machine as ever, and the extension is no longer called.
 func TestC10DeletionWins(t *testing.T) {
 	u := startUpdates(newScene(t), nil)
 	u.answers(`{"status":"Success","retryAfterSeconds":1}`)

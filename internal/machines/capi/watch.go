@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/enqueue"
 )
@@ -49,15 +49,10 @@ func machineOf(_ context.Context, object *metav1.PartialObjectMetadata) []reconc
 	if owner != nil {
 		name = owner.Name
 	}
-	if owner != nil && (owner.Kind != "Machine" || groupOf(owner.APIVersion) != clusterv1.GroupVersion.Group) {
+	if owner != nil && !contract.IsOwnerOfKind(*owner, "Machine") {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: object.Namespace, Name: name}}}
-}
-
-func groupOf(apiVersion string) string {
-	version, _ := schema.ParseGroupVersion(apiVersion)
-	return version.Group
 }
 
 // machineMatters passes all changes of Machines except for the status that this controller writes itself: each write

@@ -1,7 +1,8 @@
 // Package conditions sets and finds conditions of machine.openshift.io: those of Machines, and those of
 // MachineHealthChecks. The API's own package has no functions for them, and those of apimachinery are for another type.
+// For both APIs of machines, the package finds conditions of Nodes.
 //
-// The package reads and writes nothing, and knows no condition by its name.
+// The package reads and writes nothing.
 //
 // Set is the call to start from.
 package conditions
@@ -12,7 +13,9 @@ import (
 	"time"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Set sets a condition in a list, and returns the list. The list is sorted by type. The time of the last transition
@@ -44,6 +47,21 @@ func Find(all []machinev1beta1.Condition, kind machinev1beta1.ConditionType) mac
 
 func index(all []machinev1beta1.Condition, kind machinev1beta1.ConditionType) int {
 	return slices.IndexFunc(all, func(c machinev1beta1.Condition) bool { return c.Type == kind })
+}
+
+// OfNode returns a condition of a Node; nil if there is none.
+func OfNode(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == kind {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// NodeReady returns the condition Ready of a Node, or an empty one.
+func NodeReady(node *corev1.Node) corev1.NodeCondition {
+	return ptr.Deref(OfNode(node, corev1.NodeReady), corev1.NodeCondition{})
 }
 
 // Time returns a time as the API stores it.

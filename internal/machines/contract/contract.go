@@ -170,6 +170,11 @@ func ClusterOwner(cluster *clusterv1.Cluster) metav1.OwnerReference {
 	}
 }
 
+// IsOwnerOfKind reports whether an owner is of one of these kinds of Cluster API, in any version.
+func IsOwnerOfKind(owner metav1.OwnerReference, kinds ...string) bool {
+	return strings.HasPrefix(owner.APIVersion, clusterv1.GroupVersion.Group+"/") && slices.Contains(kinds, owner.Kind)
+}
+
 // An Object is the object that a reference names. The methods return the fields of the contract; a field of another
 // type than the contract's counts as missing, since other controllers write it.
 type Object struct {

@@ -2,8 +2,8 @@
 // the owner of a Node, and the stage that a Machine records. It is pure: it maps values to values, and uses no clock,
 // cluster or memory.
 //
-// It has no phases. They and their order differ between the APIs, so each API has its own list, beside the actions:
-// internal/machines/openshift/phases.go and internal/machines/capi/phases.go.
+// The package has no phases. Phases and their order differ between the APIs, so each API has its own list, beside the
+// actions: internal/machines/openshift/phases.go and internal/machines/capi/phases.go.
 //
 // Phase is the type to start from.
 package deletion
@@ -46,7 +46,7 @@ type Wait struct {
 	Stage   Stage
 	Reason  string // in CamelCase
 	Message string
-	// After is when to check again if no change is observed before; zero means never.
+	// After is the time until the next check if no change is observed before; zero means none.
 	After time.Duration
 }
 
@@ -62,7 +62,7 @@ const (
 	RemovingNode    Stage = "RemovingNode"
 	Completed       Stage = "Completed"
 
-	// These are Cluster API's.
+	// The stages that only Cluster API has.
 	DetachingVolumes Stage = "DetachingVolumes"
 	RemovingConfig   Stage = "RemovingConfig"
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-func TestCordonToleration(t *testing.T) {
+func TestTolerationOfTheCordon(t *testing.T) {
 	t.Parallel()
 	const cordon = corev1.TaintNodeUnschedulable
 	for want, tolerations := range map[string][]corev1.Toleration{

@@ -65,7 +65,7 @@ type HeldPod struct {
 // A PodHold is the kind of thing that keeps a pod on its node.
 type PodHold string
 
-// These are the reasons why pods remain.
+// The reasons why pods remain.
 const (
 	Ending     PodHold = "Ending"     // it was evicted, and is terminating
 	Finalizers PodHold = "Finalizers" // it has terminated, and finalizers hold the object

@@ -43,20 +43,20 @@ func (p *pass) turns(ctx context.Context, rules PodRules) (now []corev1.Pod, wai
 		isNow := pod.rule.Order == turn
 		switch {
 		case pod.rule.Behavior == WaitCompleted && isNow:
-			waiting = append(waiting, held(&pod.Pod, Completion, "is waited for until it has completed"))
+			waiting = append(waiting, heldPod(&pod.Pod, Completion, "is waited for until it has completed"))
 		case pod.rule.Behavior == WaitCompleted:
 			waiting = append(waiting,
-				held(&pod.Pod, CompletionLater, "is waited for until it has completed, after other pods have left"))
+				heldPod(&pod.Pod, CompletionLater, "is waited for until it has completed, after other pods have left"))
 		case isNow, pod.DeletionTimestamp != nil:
 			now = append(now, pod.Pod)
 		default:
-			waiting = append(waiting, held(&pod.Pod, Later, "is evicted after other pods have left"))
+			waiting = append(waiting, heldPod(&pod.Pod, Later, "is evicted after other pods have left"))
 		}
 	}
 	return now, waiting, nil
 }
 
-// evictionsAtOnce is how many pods of one node are evicted at the same time.
+// evictionsAtOnce limits how many pods of one node are evicted at the same time.
 const evictionsAtOnce = 8
 
 // evictAll evicts pods, and returns the remaining ones.
@@ -79,7 +79,7 @@ func (p *pass) evictAll(ctx context.Context, pods []corev1.Pod) ([]HeldPod, erro
 // evict evicts a pod, and returns its hold if it still exists.
 func (p *pass) evict(ctx context.Context, pod *corev1.Pod) (*HeldPod, error) {
 	if pod.DeletionTimestamp != nil && !p.canEndSooner(pod) {
-		h := ending(pod)
+		h := endingPod(pod)
 		return &h, nil
 	}
 	err := p.request(ctx, pod)
@@ -88,17 +88,17 @@ func (p *pass) evict(ctx context.Context, pod *corev1.Pod) (*HeldPod, error) {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case pod.DeletionTimestamp != nil:
-		h = ending(pod) // it is terminating, even if the grace period can't be shortened
+		h = endingPod(pod) // it is terminating, even if the grace period can't be shortened
 	case err == nil:
-		after := p.evicted(pod)
+		after := p.podAfterEviction(pod)
 		if graceOf(after) == 0 && len(after.Finalizers) == 0 {
 			return nil, nil
 		}
-		h = ending(after)
+		h = endingPod(after)
 	case concernsAllPods(err):
 		return nil, fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, requestError(err))
 	default:
-		h = refused(pod, err)
+		h = refusedPod(pod, err)
 		h.Refusal = refusal(err)
 	}
 	return &h, nil
@@ -126,8 +126,8 @@ func (p *pass) request(ctx context.Context, pod *corev1.Pod) error {
 		MaxRetries(0).Do(ctx).Error()
 }
 
-// evicted returns the pod as it is after its eviction, without reading it.
-func (p *pass) evicted(pod *corev1.Pod) *corev1.Pod {
+// podAfterEviction returns the pod as it is after its eviction, without reading it.
+func (p *pass) podAfterEviction(pod *corev1.Pod) *corev1.Pod {
 	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	switch {
 	case isFinished(pod):
@@ -143,17 +143,17 @@ func (p *pass) evicted(pod *corev1.Pod) *corev1.Pod {
 	return &after
 }
 
-// refused returns a pod whose eviction failed, with the reason.
-func refused(pod *corev1.Pod, err error) HeldPod {
+// refusedPod returns a pod whose eviction failed, with the reason.
+func refusedPod(pod *corev1.Pod, err error) HeldPod {
 	switch {
 	case budgetCause(err) != "":
-		return held(pod, Budget, "is held: "+budgetCause(err))
+		return heldPod(pod, Budget, "is held: "+budgetCause(err))
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return held(pod, Ending, "is deleted with its namespace")
+		return heldPod(pod, Ending, "is deleted with its namespace")
 	case apierrors.IsConflict(err):
-		return held(pod, ToBeEvicted, "changed during its eviction")
+		return heldPod(pod, ToBeEvicted, "changed during its eviction")
 	default:
-		return held(pod, Refused, "could not be evicted: "+requestError(err).Error())
+		return heldPod(pod, Refused, "could not be evicted: "+requestError(err).Error())
 	}
 }
 
@@ -195,6 +195,8 @@ func concernsAllPods(err error) bool {
 	case http.StatusTooManyRequests:
 		return budgetCause(err) == ""
 	case http.StatusForbidden:
+		// An admission plugin refuses one pod with the same code, reason and details as an authorizer that refuses
+		// all. Only the authorizer's message names the verb and the resource.
 		return strings.Contains(err.Error(), `cannot create resource "pods/eviction"`)
 	default:
 		return false
@@ -265,14 +267,14 @@ func heldByBudgets(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) (Hel
 		for i, budget := range budgets {
 			names[i] = budget.Name
 		}
-		h := held(pod, Refused, fmt.Sprintf("has %s (%s), and the API server evicts none that has more than one",
+		h := heldPod(pod, Refused, fmt.Sprintf("has %s (%s), and the API server evicts none that has more than one",
 			printable.Count(len(budgets), "PodDisruptionBudget"), strings.Join(names, ", ")))
 		h.Budgets = names
 		return h, true
 	case allows(&budgets[0], pod):
 		return HeldPod{}, false
 	default:
-		h := held(pod, Budget, fmt.Sprintf("is held by PodDisruptionBudget %s, %s", budgets[0].Name,
+		h := heldPod(pod, Budget, fmt.Sprintf("is held by PodDisruptionBudget %s, %s", budgets[0].Name,
 			blockedReason(&budgets[0])))
 		h.Budgets = []string{budgets[0].Name}
 		return h, true

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 )
 
 // unreachableGrace is the grace period of pods that no kubelet terminates. After that they are not waited for.
@@ -40,12 +42,7 @@ func newPass(client Client, node *corev1.Node) *pass {
 
 // IsUnreachable reports whether the node's kubelet has stopped reporting its status.
 func IsUnreachable(node *corev1.Node) bool {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionUnknown
-		}
-	}
-	return false
+	return conditions.NodeReady(node).Status == corev1.ConditionUnknown
 }
 
 // pods returns the pods to evict, and those that draining leaves alone.
@@ -114,7 +111,7 @@ func isFinished(pod *corev1.Pod) bool {
 // inspect returns the hold that a pod would have.
 func (p *pass) inspect(ctx context.Context, pod *corev1.Pod) (HeldPod, error) {
 	if pod.DeletionTimestamp != nil {
-		return ending(pod), nil
+		return endingPod(pod), nil
 	}
 	budgets, err := p.budgetsOf(ctx, pod)
 	if err != nil {
@@ -123,21 +120,21 @@ func (p *pass) inspect(ctx context.Context, pod *corev1.Pod) (HeldPod, error) {
 	if held, ok := heldByBudgets(pod, budgets); ok {
 		return held, nil
 	}
-	return held(pod, ToBeEvicted, "is not evicted yet"), nil
+	return heldPod(pod, ToBeEvicted, "is not evicted yet"), nil
 }
 
-// ending returns the hold of a terminating pod.
-func ending(pod *corev1.Pod) HeldPod {
+// endingPod returns the hold of a terminating pod.
+func endingPod(pod *corev1.Pod) HeldPod {
 	grace := graceOf(pod)
 	if grace == 0 && len(pod.Finalizers) > 0 {
-		return held(pod, Finalizers, "has terminated; its finalizers hold it: "+strings.Join(pod.Finalizers, ", "))
+		return heldPod(pod, Finalizers, "has terminated; its finalizers hold it: "+strings.Join(pod.Finalizers, ", "))
 	}
 	message := fmt.Sprintf("has been ending since %s, with %d s of grace",
 		pod.DeletionTimestamp.Add(-grace).UTC().Format(time.RFC3339), int(grace.Seconds()))
 	if len(pod.Finalizers) > 0 {
 		message += ", and has finalizers: " + strings.Join(pod.Finalizers, ", ")
 	}
-	return held(pod, Ending, message)
+	return heldPod(pod, Ending, message)
 }
 
 // graceOf returns the grace period of a pod being deleted.
@@ -145,8 +142,8 @@ func graceOf(pod *corev1.Pod) time.Duration {
 	return time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
 }
 
-// held returns a remaining pod, with a message that describes it.
-func held(pod *corev1.Pod, hold PodHold, does string) HeldPod {
+// heldPod returns a remaining pod, with a message that describes it.
+func heldPod(pod *corev1.Pod, hold PodHold, does string) HeldPod {
 	return HeldPod{
 		Namespace: pod.Namespace, Name: pod.Name, Hold: hold,
 		Message: fmt.Sprintf("pod %s/%s %s", pod.Namespace, pod.Name, does),

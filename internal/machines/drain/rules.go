@@ -7,14 +7,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A PodRule is how draining treats a pod that it would evict.
+// A PodRule configures how draining treats a pod that it would evict.
 type PodRule struct {
 	Behavior PodBehavior
-	// Order is when the pod is evicted: after all pods with a lower order have left.
+	// Order is the turn of the pod: it is evicted after all pods with a lower order have left.
 	Order int32
 }
 
-// A PodBehavior is how draining treats a pod.
+// A PodBehavior is the treatment of a pod by draining.
 type PodBehavior string
 
 // The behaviors.

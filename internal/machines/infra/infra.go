@@ -54,7 +54,7 @@ type Instance struct {
 	IsProvisioned bool
 	ProviderID    string
 	Addresses     []corev1.NodeAddress
-	// Failure is why it is not ready: the message of its condition Ready.
+	// Failure is the message of the condition Ready while the infrastructure is not ready.
 	Failure    string
 	Finalizers []string
 }
@@ -142,7 +142,7 @@ func isRefusedByAdmission(err error) bool {
 func isUnserved(err error) bool { return meta.IsNoMatchError(err) || isUnknownResource(err) }
 
 // isUnknownResource reports whether the server does not know the path of a request, as after a definition was deleted.
-// It answers NotFound, as it does for a single object.
+// The server answers NotFound, as for a missing object.
 func isUnknownResource(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -25,7 +25,7 @@ func TestInfrastructureIsMadeReadAndDeleted(t *testing.T) {
 		"apiVersion": "infra.example.com/v1", "kind": "Blade", "spec": {"size": "small"},
 		"metadata": {"name": "ignored", "labels": {"rack": "7", "pool": "overruled"}, "annotations": {"note": "n"}}}`)
 	for range 2 { // a request whose answer was lost is made again
-		if instance := created(t, objects, m); !instance.Exists || instance.IsProvisioned || instance.IsDeleting {
+		if instance := mustCreate(t, objects, m); !instance.Exists || instance.IsProvisioned || instance.IsDeleting {
 			t.Errorf("after it was made: %+v", instance)
 		}
 	}
@@ -89,7 +89,7 @@ func TestInfrastructureIsMadeReadAndDeleted(t *testing.T) {
 	}
 }
 
-func created(t *testing.T, objects *infra.Objects, m infra.Machine) infra.Instance {
+func mustCreate(t *testing.T, objects *infra.Objects, m infra.Machine) infra.Instance {
 	t.Helper()
 	instance, err := objects.Create(t.Context(), m)
 	if err != nil {
@@ -107,7 +107,7 @@ func TestInfrastructureOfOthersIsLeftAlone(t *testing.T) {
 	m := machineOf(t, namespace, "m", `{"apiVersion": "infra.example.com/v1", "kind": "Shelf", "spec": {}}`)
 	before := m
 	before.UID = "uid-before"
-	created(t, objects, before)
+	mustCreate(t, objects, before)
 	advice := ": delete it, or have this machine take it: kubectl annotate --overwrite -n " + namespace +
 		" Shelf.infra.example.com m machine.runlevel.dev/machine-uid=uid-of-m"
 	expect := func(want string) {
@@ -131,7 +131,7 @@ func TestInfrastructureOfOthersIsLeftAlone(t *testing.T) {
 	edit(t, m, func(o *unstructured.Unstructured) {
 		o.SetAnnotations(map[string]string{annotation.MachineUID: string(m.UID)})
 	})
-	if instance := created(t, objects, m); !instance.Exists {
+	if instance := mustCreate(t, objects, m); !instance.Exists {
 		t.Errorf("after it was given to the machine: %+v", instance)
 	}
 }
@@ -191,7 +191,7 @@ func TestInfrastructureThatCannotBeMade(t *testing.T) {
 	}
 
 	m := machineOf(t, namespace, "m", `{"apiVersion": "infra.example.com/v1", "kind": "Drawer", "spec": {}}`)
-	created(t, objects, m)
+	mustCreate(t, objects, m)
 	if err := admin(t).Delete(t.Context(), crd); err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestInfrastructureWhoseTemplateWasEdited(t *testing.T) {
 		"version": `{"apiVersion": "infra.example.com/v2", "kind": "Rail", "spec": {}}`,
 	} {
 		m := machineOf(t, namespace, name, `{"apiVersion": "infra.example.com/v1", "kind": "Rail", "spec": {}}`)
-		created(t, objects, m)
+		mustCreate(t, objects, m)
 		edited := machineOf(t, namespace, name, value)
 		if instance, err := objects.Get(t.Context(), edited); err != nil || !instance.Exists {
 			t.Errorf("%s: Get: %+v, %v", name, instance, err)

@@ -37,7 +37,7 @@ func TestADeleteThatAdmissionRefuses(t *testing.T) {
 	serve(t, "Vault", "vaults")
 	objects := &infra.Objects{Client: shared.Client(t)}
 	m := machineOf(t, shared.Namespace(t), "m", `{"apiVersion": "infra.example.com/v1", "kind": "Vault", "spec": {}}`)
-	created(t, objects, m)
+	mustCreate(t, objects, m)
 	for _, text := range keepVaults {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {

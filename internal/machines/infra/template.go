@@ -67,7 +67,7 @@ func checkFields(template *unstructured.Unstructured) error {
 }
 
 // isOpenShifts reports whether a kind is of the API of machines. Provider specs of OpenShift have such kinds, though
-// they are no objects.
+// they are not objects.
 func isOpenShifts(kind schema.GroupVersionKind) bool {
 	return kind.Group == "machine.openshift.io" ||
 		strings.HasSuffix(kind.Kind, "ProviderSpec") || strings.HasSuffix(kind.Kind, "ProviderConfig")

@@ -68,7 +68,7 @@ func TestChangesOfInfrastructureWakeTheMachine(t *testing.T) {
 	requests := make(recorder)
 	objects := requests.start(t)
 	m := machineOf(t, shared.Namespace(t), "m", `{"apiVersion": "infra.example.com/v1", "kind": "Tray", "spec": {}}`)
-	created(t, objects, m)
+	mustCreate(t, objects, m)
 	requests.await(t, m.NamespacedName)
 
 	edit(t, m, func(o *unstructured.Unstructured) { o.Object["status"] = map[string]any{"failureDomain": "a"} })
@@ -90,6 +90,6 @@ func TestChangesOfInfrastructureWakeTheMachine(t *testing.T) {
 	}
 	machinetest.Await(t, admin(t), &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKeyFromObject(crd),
 		isServed(t, "Tray"))
-	created(t, objects, m)
+	mustCreate(t, objects, m)
 	requests.await(t, m.NamespacedName)
 }

@@ -83,7 +83,7 @@ func readAudit(s *sandbox.Sandbox, crashes []time.Time, about ...string) ([]audi
 	return log.requests, nil
 }
 
-// removeFullAudits removes the files of the audit log that are not written to any more.
+// removeFullAudits removes the files of the audit log that are no longer written to.
 func removeFullAudits(s *sandbox.Sandbox) error {
 	files, err := filepath.Glob(filepath.Join(s.Logs, "audit-*.log"))
 	for _, file := range files {

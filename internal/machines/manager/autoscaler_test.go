@@ -119,7 +119,7 @@ func (s *scene) scalableGroups() []scalableGroup {
 	}
 	set := &machinev1beta1.MachineSet{ObjectMeta: s.metaOf("rack")}
 	set.Spec.Selector.MatchLabels = map[string]string{"group": "rack"}
-	set.Spec.Template.Labels, set.Spec.Template.Spec.ProviderSpec = set.Spec.Selector.MatchLabels, simulated(0)
+	set.Spec.Template.Labels, set.Spec.Template.Spec.ProviderSpec = set.Spec.Selector.MatchLabels, simulatedSpec(0)
 	clusterSet := &clusterv1.MachineSet{ObjectMeta: s.metaOf("pool")}
 	clusterSet.Spec.Selector.MatchLabels = map[string]string{"group": "pool"}
 	clusterSet.Spec.Template.Labels, clusterSet.Spec.Template.Spec = clusterSet.Spec.Selector.MatchLabels,

@@ -75,7 +75,7 @@ func readStatus(ctx context.Context, cached client.Reader,
 		append(deletedMachines(machines.Items), changingMachines(members.Items)...)), nil
 }
 
-// syncedWithin is how long the status waits for the cache of a kind.
+// syncedWithin limits how long the status waits for the cache of a kind.
 const syncedWithin = time.Second
 
 // statusOf returns the status of the controllers. It depends on all machines, on the problems that stop the replacement
@@ -147,7 +147,7 @@ func stoppedSets(sets []machinev1.ControlPlaneMachineSet) []string {
 }
 
 // stoppedPlanes returns the control planes that have begun to work, and of whose machines no majority is available.
-// Those that are paused or being deleted change nothing anyway.
+// Paused control planes, and those being deleted, are left out: they change nothing anyway.
 func stoppedPlanes(planes []controlplanev1alpha1.RunlevelControlPlane) []string {
 	var stopped []string
 	for _, p := range planes {

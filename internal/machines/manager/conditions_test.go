@@ -16,8 +16,8 @@ import (
 	"github.com/runlevel/runlevel/internal/program/clusteroperator"
 )
 
-// TestStatusOf has failed machines, and those of the control plane being deleted.
-func TestStatusOf(t *testing.T) {
+// TestOperatorStatus has a failed machine, and one of the control plane that is being deleted.
+func TestOperatorStatus(t *testing.T) {
 	failed := machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "m-1"}}
 	failed.Status.Phase = ptr.To(machinev1beta1.PhaseFailed)
 	going := machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{

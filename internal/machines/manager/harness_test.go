@@ -99,11 +99,11 @@ func (s *scene) await(missing func() string) {
 func newMachine(name string, end time.Duration, hooks machinev1beta1.LifecycleHooks) *machinev1beta1.Machine {
 	return &machinev1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name},
-		Spec:       machinev1beta1.MachineSpec{ProviderSpec: simulated(end), LifecycleHooks: hooks},
+		Spec:       machinev1beta1.MachineSpec{ProviderSpec: simulatedSpec(end), LifecycleHooks: hooks},
 	}
 }
 
-func simulated(end time.Duration) machinev1beta1.ProviderSpec {
+func simulatedSpec(end time.Duration) machinev1beta1.ProviderSpec {
 	text := fmt.Appendf(nil,
 		`{"apiVersion": "infrastructure.runlevel.dev/v1alpha1", "kind": "KwokMachine", "spec": {"deleteAfter": %q}}`,
 		end)

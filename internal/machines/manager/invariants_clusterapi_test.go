@@ -30,8 +30,8 @@ func (s *recording) stage(reason string) *recording {
 	return s.write()
 }
 
-// letGo removes all hooks.
-func (s *recording) letGo() *recording {
+// removeHooks removes all hooks.
+func (s *recording) removeHooks() *recording {
 	s.clusterAPI.Annotations = nil
 	return s.write()
 }
@@ -64,28 +64,28 @@ func TestInvariantsOfClusterAPI(t *testing.T) {
 		broken   []string // the invariants, by their first words
 	}{
 		"as it should be": {
-			recordClusterAPI(preDrain).letGo().stage(draining).cordon().evict(controllerAgent).complete(), nil,
+			recordClusterAPI(preDrain).removeHooks().stage(draining).cordon().evict(controllerAgent).complete(), nil,
 		},
-		"cordoned under a hook": {recordClusterAPI(preDrain).cordon().letGo().complete(),
+		"cordoned under a hook": {recordClusterAPI(preDrain).cordon().removeHooks().complete(),
 			[]string{"no node is cordoned"}},
-		"terminated under a pre-drain hook": {recordClusterAPI(preDrain, exclude).terminate().letGo().complete(),
+		"terminated under a pre-drain hook": {recordClusterAPI(preDrain, exclude).terminate().removeHooks().complete(),
 			[]string{"no infrastructure is deleted while"}},
-		"terminated under another hook": {recordClusterAPI(preTerminate).terminate().letGo().complete(),
+		"terminated under another hook": {recordClusterAPI(preTerminate).terminate().removeHooks().complete(),
 			[]string{"no infrastructure is deleted while"}},
 		"terminated with a pod": {recordClusterAPI().pod().stage(draining).cordon().complete(),
 			[]string{"a drain is over when"}},
 		"terminated without its pod": {recordClusterAPI().pod().stage(draining).cordon().podEnds().complete(), nil},
 		"waiting for hooks with a pod": {recordClusterAPI(preTerminate).pod().stage(
 			waiting,
-		).podEnds().letGo().complete(), []string{"a drain is over when"}},
+		).podEnds().removeHooks().complete(), []string{"a drain is over when"}},
 		"excluded, with a pod":          {recordClusterAPI(exclude).pod().complete(), nil},
 		"with a pod that a rule spares": {recordClusterAPI().sparedPod().stage(draining).cordon().complete(), nil},
 		"evicted a pod that a rule spares": {recordClusterAPI().sparedPod().stage(draining).cordon().evict(
 			controllerAgent,
 		).complete(), []string{"a pod that a rule spares"}},
-		"drained again": {recordClusterAPI(preTerminate).stage(waiting).cordon().letGo().complete(),
+		"drained again": {recordClusterAPI(preTerminate).stage(waiting).cordon().removeHooks().complete(),
 			[]string{"a completed drain"}},
-		"back to an earlier stage": {recordClusterAPI(preTerminate).stage(waiting).letGo().stage(
+		"back to an earlier stage": {recordClusterAPI(preTerminate).stage(waiting).removeHooks().stage(
 			draining,
 		).complete(), []string{"a deletion does not go back"}},
 		"back from what can't be looked at": {

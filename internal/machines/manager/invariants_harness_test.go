@@ -59,7 +59,7 @@ func isThere[T any](object *T) bool { return object != nil }
 
 func isCordoned(n *corev1.Node) bool { return n != nil && n.Spec.Unschedulable }
 
-// cordons are when the controllers cordoned the node.
+// cordons returns the times at which the controllers cordoned the node.
 func (h *history) cordons() []span {
 	var spans []span
 	for i, state := range h.Node.States {
@@ -71,7 +71,7 @@ func (h *history) cordons() []span {
 	return spans
 }
 
-// drains are when the controllers cordoned the node or asked for an eviction.
+// drains returns the times at which the controllers cordoned the node or requested an eviction.
 func (h *history) drains() []span {
 	spans := h.cordons()
 	for _, eviction := range h.Evictions {
@@ -140,8 +140,8 @@ func drainedWithPods(h *history) []string {
 	return found
 }
 
-// drainEnds is when the drain of the node was over at the latest: it was recorded as done, or the infrastructure was
-// asked to go. It is empty if it was not yet, or if there was no drain.
+// drainEnds returns the latest end of the node's drain: the drain was recorded as done, or the deletion of the
+// infrastructure was requested. The result is empty if the drain is not over, or if there was none.
 func (h *history) drainEnds() []span {
 	if slices.ContainsFunc(h.Machine.States, func(s recorded[machineState]) bool {
 		return s.Object != nil && s.Object.isDrainSkipped
@@ -181,7 +181,7 @@ func drainsAfterDrained(h *history) []string {
 	return within("drained", h.drains(), h.Machine.during((*machineState).isDrained))
 }
 
-// nodeDeletes are when the controllers deleted the Node.
+// nodeDeletes returns the times at which the controllers deleted the Node.
 func (h *history) nodeDeletes() []span {
 	var spans []span
 	for _, state := range h.Node.States {

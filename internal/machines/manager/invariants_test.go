@@ -13,7 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// at is when the request number n was under way: each takes half a second, and the next begins half a second later.
+// at returns the span of request number n: each takes half a second, and the next begins half a second later.
 func at(n int) span {
 	begin := time.Date(2026, 1, 1, 12, 0, n, 0, time.UTC)
 	return span{Begin: begin, End: begin.Add(time.Second / 2)}
@@ -42,7 +42,7 @@ func newRecording(preDrain, preTerminate int) *recording {
 	return s
 }
 
-// now is when the next request is under way.
+// now returns the span of the next request.
 func (s *recording) now() span {
 	s.next++
 	return at(s.next)

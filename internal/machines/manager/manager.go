@@ -38,7 +38,7 @@ const programName = "machine-controller"
 // Options configure the controllers. The zero value works.
 type Options struct {
 	leader.Options
-	// Concurrency is how many Machines are reconciled at once; 20 if it is 0.
+	// Concurrency limits how many Machines are reconciled at once; 0 means 20.
 	Concurrency int
 	// Dialects are the APIs whose Machines are reconciled; OpenShift's alone if there are none.
 	Dialects []Dialect

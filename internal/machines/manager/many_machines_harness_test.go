@@ -45,14 +45,14 @@ func (m crowdMember) machine() client.Object {
 		return m.clusterAPIMachine()
 	}
 	machine := newMachine(m.name, m.end,
-		machinev1beta1.LifecycleHooks{PreDrain: owned(m.preDrain), PreTerminate: owned(m.preTerminate)})
+		machinev1beta1.LifecycleHooks{PreDrain: ownedHooks(m.preDrain), PreTerminate: ownedHooks(m.preTerminate)})
 	if m.isExcluded {
 		machine.Annotations = map[string]string{excludeAnnotation: ""}
 	}
 	return machine
 }
 
-func owned(names []string) []machinev1beta1.LifecycleHook {
+func ownedHooks(names []string) []machinev1beta1.LifecycleHook {
 	var hooks []machinev1beta1.LifecycleHook
 	for _, name := range names {
 		hooks = append(hooks, machinev1beta1.LifecycleHook{Name: name, Owner: "owner"})

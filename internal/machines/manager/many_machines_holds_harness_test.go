@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// crowdBudgets is how many budgets forbid to evict pods of a crowd.
+// crowdBudgets is the number of budgets that forbid to evict pods of a crowd.
 const crowdBudgets = 3
 
 // states returns the states of the machines of both APIs.

@@ -17,7 +17,7 @@ import (
 var (
 	crowdSize = flag.Int("crowd", 60, "how many machines of each API TestCrowd deletes at once, 50 or more")
 	crowdSeed = flag.Uint64("crowd-seed", 0, "what TestCrowd and TestSoak choose; 0 for something else each time")
-	soakTime  = flag.Duration("soak", 20*time.Second, "for how long TestSoak makes and deletes machines")
+	soakTime  = flag.Duration("soak", 20*time.Second, "for how long TestSoak creates and deletes machines")
 )
 
 // A crowd is many machines of both APIs. Hooks hold some of the machines, and disruption budgets hold others. When all

@@ -48,7 +48,7 @@ func TestMetricsOfSetsAndHealthChecks(t *testing.T) {
 		`{metadata: {name: plane}, spec: {replicas: 3, version: v1.36.0, machineTemplate: {spec: {
 		infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: KwokMachineTemplate, name: small}, bootstrap: {dataSecretName: none}}}}}`,
 		`{"replicas":3,"availableReplicas":1,"upToDateReplicas":2,"conditions":[{"type":"Available","status":"False","reason":"NotAvailable",`+since+`},{"type":"RollingOut","status":"True","reason":"RollingOut",`+since+`}]}`)
-	served := collected(t, own.Client(t), manager.OpenShift, manager.ClusterAPI)
+	served := collectMetrics(t, own.Client(t), manager.OpenShift, manager.ClusterAPI)
 	for _, line := range []string{
 		`runlevel_controlplane_replicas_desired{kind=ControlPlaneMachineSet,name=cluster} 3`,
 		`runlevel_controlplane_replicas{kind=ControlPlaneMachineSet,name=cluster} 4`,
@@ -71,21 +71,21 @@ func TestMetricsOfSetsAndHealthChecks(t *testing.T) {
 			t.Errorf("%s is not among:\n%s", line, strings.Join(served, "\n"))
 		}
 	}
-	for _, line := range collected(t, own.Client(t), manager.OpenShift) {
+	for _, line := range collectMetrics(t, own.Client(t), manager.OpenShift) {
 		if strings.Contains(line, "cluster.x-k8s.io") || strings.Contains(line, "kind=RunlevelControlPlane") {
 			t.Errorf("without its dialect: %s", line)
 		}
 	}
 }
 
-// collected returns the metrics that are computed from objects, without namespaces.
-func collected(t *testing.T, reader client.Reader, dialects ...manager.Dialect) []string {
+// collectMetrics returns the metrics that are computed from objects, without namespaces.
+func collectMetrics(t *testing.T, reader client.Reader, dialects ...manager.Dialect) []string {
 	t.Helper()
 	metrics := make(chan prometheus.Metric, 1000)
 	manager.Collect(t.Context(), reader, dialects, metrics)
 	close(metrics)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(given{metrics})
+	registry.MustRegister(staticCollector{metrics})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -106,12 +106,12 @@ func collected(t *testing.T, reader client.Reader, dialects ...manager.Dialect) 
 	return lines
 }
 
-// given collects given metrics, once.
-type given struct{ metrics <-chan prometheus.Metric }
+// staticCollector collects given metrics, once.
+type staticCollector struct{ metrics <-chan prometheus.Metric }
 
-func (given) Describe(chan<- *prometheus.Desc) {}
+func (staticCollector) Describe(chan<- *prometheus.Desc) {}
 
-func (g given) Collect(metrics chan<- prometheus.Metric) {
+func (g staticCollector) Collect(metrics chan<- prometheus.Metric) {
 	for metric := range g.metrics {
 		metrics <- metric
 	}

@@ -54,7 +54,7 @@ func TestControllerProcess(t *testing.T) {
 type controllerProcess struct {
 	*scene
 	log   string
-	ended chan struct{} // closed when no process is run any more
+	ended chan struct{} // closed when no further process is run
 
 	mu      sync.Mutex
 	process *os.Process // nil while there is none

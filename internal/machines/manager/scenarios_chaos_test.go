@@ -112,7 +112,7 @@ func uninstallOwner(s *scene) {
 	s.awaitMachine("orphaned", isDrainedAndHeld("ShipLogs"))
 	s.awaitHeldBy("orphaned", "preTerminate hook ShipLogs of owner")
 	if !s.isWhole("orphaned") {
-		s.t.Error("the machine ends before the second hook is let go of")
+		s.t.Error("the machine is deleted before the second hook is removed")
 	}
 	s.runPrinted("orphaned", &machinev1beta1.Machine{})
 	s.awaitGone("orphaned")

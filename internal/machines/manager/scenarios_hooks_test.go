@@ -17,9 +17,9 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// TestStories acts as the owners of hooks in the use cases of OpenShift's documentation. It also runs the failures of
-// chaos.
-func TestStories(t *testing.T) {
+// TestHookOwners acts as the owners of hooks in the use cases of OpenShift's documentation. It also runs the failures
+// of chaos.
+func TestHookOwners(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.manage(manager.OpenShift)
@@ -92,7 +92,7 @@ func newSet(name string, replicas int32, hooks machinev1beta1.LifecycleHooks) *m
 			Replicas: ptr.To(replicas), Selector: metav1.LabelSelector{MatchLabels: labels},
 			Template: machinev1beta1.MachineTemplateSpec{
 				ObjectMeta: machinev1beta1.ObjectMeta{Labels: labels},
-				Spec:       machinev1beta1.MachineSpec{ProviderSpec: simulated(0), LifecycleHooks: hooks},
+				Spec:       machinev1beta1.MachineSpec{ProviderSpec: simulatedSpec(0), LifecycleHooks: hooks},
 			},
 		},
 	}

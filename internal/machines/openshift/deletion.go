@@ -18,32 +18,32 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/machineevents"
 )
 
-// This file has the pass in which the phases of a deletion run (phases.go), and the conditions and events that they
+// This file has the scope in which the phases of a deletion run (phases.go), and the conditions and events that they
 // write.
 
-// A deletionPass is one pass over a machine being deleted.
-type deletionPass struct {
+// A deletionScope is one pass over a machine being deleted.
+type deletionScope struct {
 	r              *reconciler
 	m              *machinev1beta1.Machine
 	status         machinev1beta1.MachineStatus // to be written
-	known          *remembered
+	memory         *machineMemory
 	node           *corev1.Node // nil if there is none
 	hasReadNode    bool
 	infrastructure *observedInfrastructure // nil if it was not read, or its deletion was requested since
-	isRequested    bool                    // the deletion of the infrastructure, in this pass
+	isRequested    bool                    // this pass has requested the deletion of the infrastructure
 }
 
 // observedInfrastructure has the facts about the infrastructure that a deletion uses.
 type observedInfrastructure struct {
 	infra.Instance               // IsDeleting is true once its deletion was requested, even if it no longer exists
 	problem        string        // why it can't be deleted or read
-	isUnreadable   bool          // the problem is one of reading it
+	isUnreadable   bool          // the infrastructure can't be read
 	retryAfter     time.Duration // the pause that the provider requests; zero means none
 }
 
 // reconcileDeletion runs the phases of a deletion until one waits, or the finalizer is removed.
 func (r *reconciler) reconcileDeletion(ctx context.Context, m *machinev1beta1.Machine) (ctrl.Result, error) {
-	d := &deletionPass{r: r, m: m, known: r.remembered(m), status: *m.Status.DeepCopy()}
+	d := &deletionScope{r: r, m: m, memory: r.memoryOf(m), status: *m.Status.DeepCopy()}
 	d.status.Phase, d.status.ErrorReason, d.status.ErrorMessage = ptr.To(machinev1beta1.PhaseDeleting), nil, nil
 	hookConditions(m, &d.status, r.options.Now())
 	if err := d.writeStatus(ctx); err != nil {
@@ -62,18 +62,18 @@ func (r *reconciler) reconcileDeletion(ctx context.Context, m *machinev1beta1.Ma
 	return ctrl.Result{RequeueAfter: r.bounded(wait.After)}, nil
 }
 
-func (d *deletionPass) writeStatus(ctx context.Context) error {
+func (d *deletionScope) writeStatus(ctx context.Context) error {
 	err := d.r.writeStatus(ctx, d.m, d.status)
 	d.status = *d.m.Status.DeepCopy()
 	return err
 }
 
-func (d *deletionPass) set(condition machinev1beta1.Condition) {
+func (d *deletionScope) set(condition machinev1beta1.Condition) {
 	d.status.Conditions = conditions.Set(d.status.Conditions, condition, d.r.options.Now())
 }
 
 // readNode reads the node, once in a pass. It ignores a node of that name unless the node belongs to the Machine.
-func (d *deletionPass) readNode(ctx context.Context) error {
+func (d *deletionScope) readNode(ctx context.Context) error {
 	name := ptr.Deref(d.m.Status.NodeRef, corev1.ObjectReference{}).Name
 	if d.hasReadNode || name == "" {
 		return nil
@@ -91,14 +91,14 @@ func (d *deletionPass) readNode(ctx context.Context) error {
 }
 
 // recordDrained writes that the node is drained before the next phase.
-func (d *deletionPass) recordDrained(ctx context.Context, message string) error {
+func (d *deletionScope) recordDrained(ctx context.Context, message string) error {
 	d.set(machinev1beta1.Condition{Type: machinev1beta1.MachineDrained, Status: corev1.ConditionTrue, Message: message})
 	return d.writeStatus(ctx)
 }
 
-// reportDrain reports why the node is not drained. Pods that terminate in time are no failure, but once a failure is
-// reported its message is kept up to date.
-func (d *deletionPass) reportDrain(wait deletion.Wait) {
+// reportDrain reports why the node is not drained. Pods that terminate in time are not a failure. Once a failure is
+// reported, its message is kept up to date.
+func (d *deletionScope) reportDrain(wait deletion.Wait) {
 	drained := conditions.Find(d.status.Conditions, machinev1beta1.MachineDrained)
 	if wait.Reason == deletion.PodsEnd && drained.Status != corev1.ConditionFalse {
 		return
@@ -113,7 +113,7 @@ func (d *deletionPass) reportDrain(wait deletion.Wait) {
 }
 
 // reportInfrastructure reports why the infrastructure still exists.
-func (d *deletionPass) reportInfrastructure(wait deletion.Wait, isUnreadable bool) {
+func (d *deletionScope) reportInfrastructure(wait deletion.Wait, isUnreadable bool) {
 	exists := machinev1beta1.Condition{
 		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue,
 		Reason: deletion.InstanceTerminating, Message: wait.Message,
@@ -128,7 +128,7 @@ func (d *deletionPass) reportInfrastructure(wait deletion.Wait, isUnreadable boo
 	d.set(exists)
 }
 
-func (d *deletionPass) recordDrainEvent(reason, note, cause string) {
+func (d *deletionScope) recordDrainEvent(reason, note, cause string) {
 	d.r.events.Record(d.m, machineevents.Event{
 		Type:   corev1.EventTypeNormal,
 		Reason: reason,
@@ -139,7 +139,7 @@ func (d *deletionPass) recordDrainEvent(reason, note, cause string) {
 }
 
 // lookAtInfrastructure reads the infrastructure, once until its deletion is requested.
-func (d *deletionPass) lookAtInfrastructure(ctx context.Context) observedInfrastructure {
+func (d *deletionScope) lookAtInfrastructure(ctx context.Context) observedInfrastructure {
 	if d.infrastructure == nil {
 		seen := d.readInfrastructure(ctx)
 		d.infrastructure = &seen
@@ -149,12 +149,12 @@ func (d *deletionPass) lookAtInfrastructure(ctx context.Context) observedInfrast
 
 // readInfrastructure reads the infrastructure. Invalid infrastructure of a machine that was never provisioned does not
 // exist.
-func (d *deletionPass) readInfrastructure(ctx context.Context) observedInfrastructure {
+func (d *deletionScope) readInfrastructure(ctx context.Context) observedInfrastructure {
 	isRecorded := conditions.Find(d.m.Status.Conditions,
 		machinev1beta1.InstanceExistsCondition).Reason == deletion.InstanceTerminating
 	seen := observedInfrastructure{Instance: infra.Instance{IsDeleting: d.isRequested || isRecorded}}
-	if wait := d.known.askUntil.Sub(d.r.options.Now()); d.known.problem != "" && wait > 0 {
-		seen.problem, seen.retryAfter = d.known.problem, wait
+	if wait := d.memory.askUntil.Sub(d.r.options.Now()); d.memory.problem != "" && wait > 0 {
+		seen.problem, seen.retryAfter = d.memory.problem, wait
 		return seen
 	}
 	wanted, err := machineForInfra(d.m)
@@ -176,8 +176,8 @@ func (d *deletionPass) readInfrastructure(ctx context.Context) observedInfrastru
 		seen.problem, seen.isUnreadable = err.Error(), true
 		return seen
 	}
-	if d.known.problem != "" && d.known.askUntil.IsZero() { // the delete has just failed
-		seen.problem, d.known.problem = d.known.problem, ""
+	if d.memory.problem != "" && d.memory.askUntil.IsZero() { // the delete has just failed
+		seen.problem, d.memory.problem = d.memory.problem, ""
 	}
 	instance.IsDeleting = seen.IsDeleting && !instance.Exists || instance.IsDeleting || d.isRequested
 	seen.Instance = instance
@@ -185,20 +185,20 @@ func (d *deletionPass) readInfrastructure(ctx context.Context) observedInfrastru
 }
 
 // requestDeletion requests the deletion of the infrastructure.
-func (d *deletionPass) requestDeletion(ctx context.Context) {
+func (d *deletionScope) requestDeletion(ctx context.Context) {
 	wanted, err := machineForInfra(d.m)
 	if err == nil {
 		_, err = d.r.infrastructure.Delete(ctx, wanted)
 	}
 	countFailure(failedDeletes, d.m, err)
 	if err == nil {
-		d.isRequested, d.known.problem = true, ""
+		d.isRequested, d.memory.problem = true, ""
 		return
 	}
-	d.known.problem, d.known.askUntil = err.Error(), time.Time{}
+	d.memory.problem, d.memory.askUntil = err.Error(), time.Time{}
 	var retry *infra.RetryError
 	if errors.As(err, &retry) {
-		d.known.askUntil = d.r.options.Now().Add(d.r.bounded(retry.After))
+		d.memory.askUntil = d.r.options.Now().Add(d.r.bounded(retry.After))
 	}
 	d.r.events.Record(d.m, machineevents.Event{
 		Type:   corev1.EventTypeWarning,

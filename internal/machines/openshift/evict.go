@@ -16,30 +16,30 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// mostLeftPods is how many remaining pods an event names.
+// mostLeftPods limits how many remaining pods an event names.
 const mostLeftPods = 5
 
 // evict evicts the pods of the node, unless it is too early for that, and returns the reason why the drain waits; nil
 // if no pods remain. Stuck pods are named first. A pod with finalizers counts as stuck at the second check; those of
 // Jobs, for example, are removed at once.
-func (d *deletionPass) evict(ctx context.Context) *deletion.Wait {
+func (d *deletionScope) evict(ctx context.Context) *deletion.Wait {
 	now := d.r.options.Now()
-	isDue := !now.Before(d.known.drainUntil)
+	isDue := !now.Before(d.memory.drainUntil)
 	if isDue {
-		d.known.drain = d.evictOnce(ctx)
+		d.memory.drain = d.evictOnce(ctx)
 	}
-	wait := d.known.drain.wait()
+	wait := d.memory.drain.wait()
 	if wait == nil {
 		return nil
 	}
 	if isDue {
-		d.known.drainUntil = now.Add(d.r.bounded(wait.After))
+		d.memory.drainUntil = now.Add(d.r.bounded(wait.After))
 	}
-	wait.After = max(d.known.drainUntil.Sub(now), time.Millisecond)
+	wait.After = max(d.memory.drainUntil.Sub(now), time.Millisecond)
 	return wait
 }
 
-func (d *deletionPass) evictOnce(ctx context.Context) drainProgress {
+func (d *deletionScope) evictOnce(ctx context.Context) drainProgress {
 	pods, err := d.evictPods(ctx)
 	problem := ""
 	if err != nil {
@@ -47,34 +47,34 @@ func (d *deletionPass) evictOnce(ctx context.Context) drainProgress {
 	}
 	var stuck, ending []string
 	for _, pod := range pods {
-		isKept := pod.Hold == drain.Finalizers && slices.Contains(d.known.drain.left, pod.Message)
+		isKept := pod.Hold == drain.Finalizers && slices.Contains(d.memory.drain.left, pod.Message)
 		if isKept || pod.Hold == drain.Budget || pod.Hold == drain.Refused {
 			stuck = append(stuck, pod.Message)
 		} else {
 			ending = append(ending, pod.Message)
 		}
 	}
-	return d.known.drain.evicted(append(stuck, ending...), len(stuck) > 0, problem)
+	return d.memory.drain.afterEviction(append(stuck, ending...), len(stuck) > 0, problem)
 }
 
 // evictPods evicts the pods that were on the node when it was cordoned, and those that were scheduled since, except for
 // those that tolerate the cordon: their Deployment would replace each evicted pod on the same node, and the drain would
 // never end. They are terminated with the node.
-func (d *deletionPass) evictPods(ctx context.Context) ([]drain.HeldPod, error) {
+func (d *deletionScope) evictPods(ctx context.Context) ([]drain.HeldPod, error) {
 	listed := sets.New[types.UID]()
 	var left []string
 	pods, err := drain.Evict(ctx, d.r.kubernetes, d.node,
 		func(_ context.Context, pod *corev1.Pod) (drain.PodRule, error) {
 			listed.Insert(pod.UID)
 			toleration := drain.CordonToleration(pod)
-			if d.known.cordonedPods == nil || d.known.cordonedPods.Has(pod.UID) || toleration == "" {
+			if d.memory.cordonedPods == nil || d.memory.cordonedPods.Has(pod.UID) || toleration == "" {
 				return drain.PodRule{Behavior: drain.EvictPod}, nil
 			}
 			left = append(left, fmt.Sprintf("pod %s/%s (toleration %s)", pod.Namespace, pod.Name, toleration))
 			return drain.PodRule{Behavior: drain.SkipPod}, nil
 		})
-	if err == nil && d.known.cordonedPods == nil {
-		d.known.cordonedPods = listed
+	if err == nil && d.memory.cordonedPods == nil {
+		d.memory.cordonedPods = listed
 	}
 	if len(left) > 0 {
 		slices.Sort(left)
@@ -89,25 +89,25 @@ const (
 	// podsEndSoon is the first interval at which terminating pods are checked, and podsEndSeldom the longest one.
 	podsEndSoon, podsEndSeldom = time.Second, 10 * time.Second
 	// A refused eviction is retried after 5 s, and then after twice as long each time, up to a minute: an
-	// administrator who loosens a disruption budget waits for the drain to notice.
+	// administrator who loosens a disruption budget waits for the next retry.
 	refusedSoon, refusedSeldom = 5 * time.Second, time.Minute
 	// patientLooks is the number of checks of terminating pods before they are reported as a problem: half a minute.
 	patientLooks = 5
-	// mostPods is how many of the remaining pods are shown: a node may have hundreds.
+	// mostPods limits how many of the remaining pods are shown: a node may have hundreds.
 	mostPods = 5
 )
 
 // drainProgress is the progress of draining a node. It is a value, and decides how long a drain waits.
 type drainProgress struct {
-	left    []string // what holds each remaining pod, in words; the first ones are shown
-	problem string   // why the pods could not be listed or evicted
+	left    []string // a message about each remaining pod; the first ones are shown
+	problem string   // the reason why the pods could not be listed or evicted
 	isStuck bool     // an eviction is refused, or finalizers hold a pod, so that waiting alone does not help
 	looks   int      // number of evictions since the number of pods last fell
 }
 
-// evicted returns the progress after another eviction of pods. If there was a problem, left and isStuck are not
+// afterEviction returns the progress after another eviction of pods. If there was a problem, left and isStuck are not
 // known.
-func (p drainProgress) evicted(left []string, isStuck bool, problem string) drainProgress {
+func (p drainProgress) afterEviction(left []string, isStuck bool, problem string) drainProgress {
 	after := drainProgress{left: left, problem: problem, isStuck: isStuck, looks: p.looks + 1}
 	if problem == "" && p.problem == "" && len(left) < len(p.left) {
 		after.looks = 1
@@ -127,9 +127,9 @@ func (p drainProgress) wait() *deletion.Wait {
 	if p.problem != "" || p.isStuck || p.looks > patientLooks {
 		wait.Reason = deletion.DrainError
 	}
-	wait.After = doubled(refusedSoon, p.looks, refusedSeldom)
+	wait.After = backoff(refusedSoon, p.looks, refusedSeldom)
 	if p.problem == "" && !p.isStuck {
-		wait.After = doubled(podsEndSoon, p.looks, podsEndSeldom)
+		wait.After = backoff(podsEndSoon, p.looks, podsEndSeldom)
 	}
 	return wait
 }
@@ -143,8 +143,8 @@ func fewPods(holds []string) string {
 	return text
 }
 
-// doubled returns a duration that doubles with each check except for the first, up to a limit.
-func doubled(first time.Duration, looks int, limit time.Duration) time.Duration {
+// backoff returns a duration that doubles with each check except for the first, up to a limit.
+func backoff(first time.Duration, looks int, limit time.Duration) time.Duration {
 	for ; looks > 1 && first < limit; looks-- {
 		first *= 2
 	}

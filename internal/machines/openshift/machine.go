@@ -44,8 +44,7 @@ import (
 // Options configure a reconciler. The zero value works.
 type Options struct {
 	Concurrency int // how many machines are reconciled at once; 20 if it is 0
-	// Infrastructure is where the infrastructure of machines is created and deleted; infra.Objects if it
-	// is nil.
+	// Infrastructure creates and deletes the infrastructure of machines; nil means infra.Objects.
 	Infrastructure Infrastructure
 	// LongestWait limits the time until the next pass, for tests; 0 means no limit.
 	LongestWait time.Duration
@@ -227,27 +226,27 @@ func (r *reconciler) othersCordoned(ctx context.Context, name string) ([]string,
 	return names, nil
 }
 
-// remembered is the state of one machine that need not survive a restart: backoffs, and the progress of its drain. One
-// pass at a time uses it.
-type remembered struct {
+// machineMemory is the state of one machine that need not survive a restart: backoffs, and the progress of its drain.
+// One pass at a time uses it.
+type machineMemory struct {
 	uid   types.UID
 	drain drainProgress
-	// drainUntil is when pods are evicted again: an earlier pass must not evict them.
+	// drainUntil is the time of the next eviction: an earlier pass must not evict pods.
 	drainUntil time.Time
-	// cordonedPods are the pods that the first listing after the cordon had; nil if there was none.
+	// cordonedPods are the pods of the first listing after the cordon; nil before that listing.
 	cordonedPods sets.Set[types.UID]
 	problem      string // of deleting the infrastructure
 	askUntil     time.Time
 }
 
-func (r *reconciler) remembered(m *machinev1beta1.Machine) *remembered {
+func (r *reconciler) memoryOf(m *machinev1beta1.Machine) *machineMemory {
 	key := client.ObjectKeyFromObject(m)
-	known, _ := r.memory.LoadOrStore(key, &remembered{uid: m.UID})
-	if known.(*remembered).uid != m.UID {
-		known = &remembered{uid: m.UID}
-		r.memory.Store(key, known)
+	memory, _ := r.memory.LoadOrStore(key, &machineMemory{uid: m.UID})
+	if memory.(*machineMemory).uid != m.UID {
+		memory = &machineMemory{uid: m.UID}
+		r.memory.Store(key, memory)
 	}
-	return known.(*remembered)
+	return memory.(*machineMemory)
 }
 
 // bounded limits a wait to the longest one, if it is set.

@@ -16,8 +16,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra"
 )
 
-// These metrics can't be computed from Machines. Names, labels and buckets are those of the Machine API operator. The
-// label reason is one of a few words, while upstream's is the text of the error.
+// The metrics of this file can't be computed from Machines. Names, labels and buckets are those of the Machine API
+// operator. The label reason is one of a few words, while upstream's is the text of the error.
 var (
 	phaseTransitions = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "mapi_machine_phase_transition_seconds",

@@ -13,9 +13,9 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra"
 )
 
-// counted returns the values of a metric by a label: of the machines of a scenario, or of all if they have no
+// metricValues returns the values of a metric by a label: of the machines of a scenario, or of all if they have no
 // namespace.
-func (s *scenario) counted(name, label string) map[string]float64 {
+func (s *scenario) metricValues(name, label string) map[string]float64 {
 	s.Helper()
 	families, err := metrics.Registry.Gather()
 	if err != nil {
@@ -44,7 +44,8 @@ func TestMetricsOfAMachine(t *testing.T) {
 	s.provider.invalid = &infra.InvalidError{Message: "no such size"}
 	s.start(quick)
 	failed := s.addMachine("failed", nil, machinev1beta1.LifecycleHooks{})
-	if got := s.counted("mapi_instance_create_failed", "reason"); got["InvalidConfiguration"] == 0 || len(got) != 1 {
+	if got := s.metricValues("mapi_instance_create_failed", "reason"); got["InvalidConfiguration"] == 0 ||
+		len(got) != 1 {
 		t.Errorf("failed creates by reason: %v", got)
 	}
 	s.provider.configure(func() { s.provider.invalid = nil })
@@ -55,7 +56,7 @@ func TestMetricsOfAMachine(t *testing.T) {
 	s.provider.configure(func() { s.provider.invalid = errors.New("the cloud is away") })
 	s.MustPatch(m, `{"metadata":{"labels":{"looks":"again"}}}`)
 	s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionUnknown, "away")
-	if got := s.counted("mapi_instance_update_failed", "name"); got["a"] == 0 || len(got) != 1 {
+	if got := s.metricValues("mapi_instance_update_failed", "name"); got["a"] == 0 || len(got) != 1 {
 		t.Errorf("failed updates by name: %v", got)
 	}
 	s.provider.configure(func() {
@@ -64,10 +65,10 @@ func TestMetricsOfAMachine(t *testing.T) {
 	})
 	s.MustDelete(m)
 	s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, "to be gone")
-	if got := s.counted("mapi_instance_delete_failed", "reason"); got["Error"] == 0 {
+	if got := s.metricValues("mapi_instance_delete_failed", "reason"); got["Error"] == 0 {
 		t.Errorf("failed deletes by reason: %v", got)
 	}
-	phases := s.counted("mapi_machine_phase_transition_seconds", "phase")
+	phases := s.metricValues("mapi_machine_phase_transition_seconds", "phase")
 	if phases[machinev1beta1.PhaseRunning] == 0 || phases[machinev1beta1.PhaseFailed] == 0 ||
 		phases[machinev1beta1.PhaseDeleting] > 0 {
 		t.Errorf("phases that machines came to: %v", phases)
@@ -77,9 +78,9 @@ func TestMetricsOfAMachine(t *testing.T) {
 	s.AwaitGone(m)
 	s.AwaitGone(failed)
 	s.Eventually("the counts end with the machines", func() bool {
-		return len(s.counted("mapi_instance_create_failed", "name"))+
-			len(s.counted("mapi_instance_update_failed", "name"))+
-			len(s.counted("mapi_instance_delete_failed", "name")) == 0
+		return len(s.metricValues("mapi_instance_create_failed", "name"))+
+			len(s.metricValues("mapi_instance_update_failed", "name"))+
+			len(s.metricValues("mapi_instance_delete_failed", "name")) == 0
 	})
 }
 

@@ -20,14 +20,14 @@ import (
 // held by its pre-drain hooks: upstream decided so, and the owners of hooks rely on it. A drain recorded as
 // done is never repeated, and once the deletion of the infrastructure was requested, no late hook returns a machine to
 // an earlier phase.
-var phases = []deletion.Phase[*deletionPass]{
-	(*deletionPass).skipDrain,
-	(*deletionPass).awaitPreDrainHooks,
-	(*deletionPass).drainNode,
-	(*deletionPass).awaitPreTerminateHooks,
-	(*deletionPass).deleteInfrastructure,
-	(*deletionPass).deleteNode,
-	(*deletionPass).release,
+var phases = []deletion.Phase[*deletionScope]{
+	(*deletionScope).skipDrain,
+	(*deletionScope).awaitPreDrainHooks,
+	(*deletionScope).drainNode,
+	(*deletionScope).awaitPreTerminateHooks,
+	(*deletionScope).deleteInfrastructure,
+	(*deletionScope).deleteNode,
+	(*deletionScope).release,
 }
 
 const (
@@ -38,7 +38,7 @@ const (
 	infrastructureChecks = 30 * time.Second
 )
 
-func (d *deletionPass) skipDrain(ctx context.Context) (*deletion.Wait, error) {
+func (d *deletionScope) skipDrain(ctx context.Context) (*deletion.Wait, error) {
 	if isDrained(d.m) || !deletion.IsDrainSkipped(d.m) {
 		return nil, nil
 	}
@@ -49,7 +49,7 @@ func (d *deletionPass) skipDrain(ctx context.Context) (*deletion.Wait, error) {
 	return nil, nil
 }
 
-func (d *deletionPass) awaitPreDrainHooks(context.Context) (*deletion.Wait, error) {
+func (d *deletionScope) awaitPreDrainHooks(context.Context) (*deletion.Wait, error) {
 	hooks := d.m.Spec.LifecycleHooks.PreDrain
 	if isDrained(d.m) || len(hooks) == 0 {
 		return nil, nil
@@ -62,7 +62,7 @@ func (d *deletionPass) awaitPreDrainHooks(context.Context) (*deletion.Wait, erro
 
 // drainNode cordons the node, evicts its pods, and waits until they no longer exist. The result is recorded, and the
 // drain is never repeated.
-func (d *deletionPass) drainNode(ctx context.Context) (*deletion.Wait, error) {
+func (d *deletionScope) drainNode(ctx context.Context) (*deletion.Wait, error) {
 	if isDrained(d.m) {
 		return nil, nil
 	}
@@ -92,7 +92,7 @@ func (d *deletionPass) drainNode(ctx context.Context) (*deletion.Wait, error) {
 
 // cordon cordons the node, or returns the other nodes of the control plane that are cordoned: those are drained one at
 // a time, since a disruption budget of the control plane's pods would make each of two wait for the other.
-func (d *deletionPass) cordon(ctx context.Context) ([]string, error) {
+func (d *deletionScope) cordon(ctx context.Context) ([]string, error) {
 	if d.node.Spec.Unschedulable {
 		return nil, nil
 	}
@@ -109,11 +109,11 @@ func (d *deletionPass) cordon(ctx context.Context) ([]string, error) {
 	if err := drain.Cordon(ctx, d.r.kubernetes, d.node); err != nil {
 		return nil, err
 	}
-	d.node.Spec.Unschedulable, d.known.cordonedPods = true, nil
+	d.node.Spec.Unschedulable, d.memory.cordonedPods = true, nil
 	return nil, nil
 }
 
-func (d *deletionPass) awaitOtherDrains(others []string) *deletion.Wait {
+func (d *deletionScope) awaitOtherDrains(others []string) *deletion.Wait {
 	if len(others) == 0 {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (d *deletionPass) awaitOtherDrains(others []string) *deletion.Wait {
 }
 
 // awaitPreTerminateHooks waits for the hooks that hold the infrastructure.
-func (d *deletionPass) awaitPreTerminateHooks(ctx context.Context) (*deletion.Wait, error) {
+func (d *deletionScope) awaitPreTerminateHooks(ctx context.Context) (*deletion.Wait, error) {
 	hooks := d.m.Spec.LifecycleHooks.PreTerminate
 	if len(hooks) == 0 || d.lookAtInfrastructure(ctx).IsDeleting {
 		return nil, nil
@@ -140,7 +140,7 @@ func (d *deletionPass) awaitPreTerminateHooks(ctx context.Context) (*deletion.Wa
 }
 
 // deleteInfrastructure deletes the infrastructure, and waits until it no longer exists.
-func (d *deletionPass) deleteInfrastructure(ctx context.Context) (*deletion.Wait, error) {
+func (d *deletionScope) deleteInfrastructure(ctx context.Context) (*deletion.Wait, error) {
 	seen := d.lookAtInfrastructure(ctx)
 	if seen.problem == "" && seen.Exists && !seen.IsDeleting {
 		d.requestDeletion(ctx)
@@ -165,7 +165,7 @@ func (d *deletionPass) deleteInfrastructure(ctx context.Context) (*deletion.Wait
 }
 
 // deleteNode deletes the node. Finalizers of other controllers may keep it; they don't hold the machine.
-func (d *deletionPass) deleteNode(ctx context.Context) (*deletion.Wait, error) {
+func (d *deletionScope) deleteNode(ctx context.Context) (*deletion.Wait, error) {
 	if err := d.readNode(ctx); err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (d *deletionPass) deleteNode(ctx context.Context) (*deletion.Wait, error) {
 
 // release removes the finalizer. The write fails if the Machine has changed since it was read, so that it can
 // neither remove finalizers of other controllers nor miss a hook.
-func (d *deletionPass) release(ctx context.Context) (*deletion.Wait, error) {
+func (d *deletionScope) release(ctx context.Context) (*deletion.Wait, error) {
 	if err := patch.RemoveFinalizer(ctx, d.r.client, d.m, machinev1beta1.MachineFinalizer); err != nil {
 		return nil, err
 	}

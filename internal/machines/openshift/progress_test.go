@@ -24,7 +24,7 @@ func TestTheProgressOfADrain(t *testing.T) {
 		{problem: "no connection", want: 3}, // not progress
 		{left: []string{"b"}, want: 4},
 	} {
-		if p = p.evicted(step.left, false, step.problem); p.looks != step.want {
+		if p = p.afterEviction(step.left, false, step.problem); p.looks != step.want {
 			t.Errorf("after %+v it is %+v", step, p)
 		}
 	}
@@ -39,15 +39,16 @@ func TestWhatADrainWaitsFor(t *testing.T) {
 		given drainProgress
 		want  *deletion.Wait
 	}{
-		"an empty node is drained": {drainProgress{}.evicted(nil, false, ""), nil},
-		"a problem does not count as an empty node": {drainProgress{}.evicted(nil, false, "list pods: no connection"),
+		"an empty node is drained": {drainProgress{}.afterEviction(nil, false, ""), nil},
+		"a problem does not count as an empty node": {drainProgress{}.afterEviction(nil, false,
+			"list pods: no connection"),
 			waits("DrainError", "list pods: no connection", 5*time.Second)},
 		"a problem is reported instead of pods": {
-			drainProgress{}.evicted([]string{"pod a"}, false, "list pods: no connection"),
+			drainProgress{}.afterEviction([]string{"pod a"}, false, "list pods: no connection"),
 			waits("DrainError", "list pods: no connection", 5*time.Second),
 		},
 		"a full node": {
-			drainProgress{}.evicted([]string{"a", "b", "c", "d", "e", "f", "g"}, true, ""),
+			drainProgress{}.afterEviction([]string{"a", "b", "c", "d", "e", "f", "g"}, true, ""),
 			waits("DrainError", "a; b; c; d; e; and 2 more", 5*time.Second),
 		},
 	} {
@@ -71,7 +72,7 @@ func TestDrainRetries(t *testing.T) {
 	} {
 		var p drainProgress
 		for i, after := range c.after {
-			p = p.evicted([]string{"pod a"}, c.isStuck, "")
+			p = p.afterEviction([]string{"pod a"}, c.isStuck, "")
 			wait, reason := p.wait(), "PodsEnd"
 			if i >= c.errorAt {
 				reason = "DrainError"

@@ -194,7 +194,7 @@ func TestA9ControlPlaneNodesGoOneByOne(t *testing.T) {
 	}
 }
 
-// TestNodeOfAnotherMachine deletes a machine whose node does not exist any more. Another host has joined under the name
+// TestNodeOfAnotherMachine deletes a machine whose node no longer exists. Another host has joined under the name
 // of that node: as another machine's node, or before a machine was linked to it.
 func TestNodeOfAnotherMachine(t *testing.T) {
 	for name, annotations := range map[string]string{"linked": `{"machine.openshift.io/machine":"other/b"}`,

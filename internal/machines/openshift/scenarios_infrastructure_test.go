@@ -132,7 +132,8 @@ func expectHeld(t *testing.T, addresses []corev1.NodeAddress) {
 		Reason: machinev1beta1.ErrorCheckingProviderReason, Message: "Failed to check if machine exists: no such size",
 	})
 	if !slices.Contains(m.Finalizers, machinev1beta1.MachineFinalizer) {
-		t.Error("the machine is let go while its infrastructure stays")
+		t.Errorf("finalizers: got %v while the infrastructure exists, want %s", m.Finalizers,
+			machinev1beta1.MachineFinalizer)
 	}
 	s.provider.configure(func() { s.provider.invalid = nil })
 	s.AwaitGone(m)

@@ -20,7 +20,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
 
-// settled is how long nothing changes until a moment is written again.
+// settled is the time without a change after which a moment is written again.
 const settled = 10 * time.Second
 
 // compareMoment waits until a machine has the state of a moment: a file of testdata with the facts of a machine, its

@@ -32,8 +32,8 @@ type clusterAPIMachine struct {
 	machine *clusterv1.Machine
 	// deployment is the MachineDeployment of an outdated machine; nil if it was not read, or does not exist.
 	deployment *clusterv1.MachineDeployment
-	checks     []*clusterv1.MachineHealthCheck // that select an unhealthy machine
-	// the RunlevelControlPlane of the machine; nil if it was not read, or does not exist
+	checks     []*clusterv1.MachineHealthCheck // those that select the unhealthy machine
+	// plane is the RunlevelControlPlane of the machine; nil if it was not read, or does not exist.
 	plane *planeFacts
 }
 
@@ -192,7 +192,7 @@ func (f *clusterAPIMachine) deletionHolds(stage deletion.Stage) []Hold {
 	if progress == nil {
 		progress = &clusterv1.MachineDeletionStatus{}
 	}
-	hold := Hold{Type: Controller, Message: cmp.Or(deleting.Message, "notice the deletion"), Since: since}
+	hold := Hold{Type: Controller, Message: cmp.Or(deleting.Message, "observe the deletion"), Since: since}
 	switch stage {
 	case deletion.BeforeDrain:
 		return f.hookHolds(PreDrainHook, startOr(progress.WaitForPreDrainHookStartTime))

@@ -108,7 +108,7 @@ func TestHoldsOfClusterAPIMachines(t *testing.T) {
 			want: "finalizer example.com/backup"},
 		"not noticed": {
 			edit: func(f *clusterAPIMachine) { f.machine.Status.Conditions = nil },
-			want: "the machine controller has to notice the deletion",
+			want: "the machine controller has to observe the deletion",
 		},
 		"a machine that runs": {edit: live("Running", "Ready", "")},
 		"a machine without a node yet": {

@@ -19,14 +19,14 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// mostEvents is how many events are shown, the newest.
+// mostEvents limits how many events are shown. Older ones are left out.
 const mostEvents = 10
 
 // Explain returns why a machine or a control plane waits, since when, how an administrator can resolve that, and
 // its conditions and events. It returns nil if the object does not exist.
 func Explain(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*diagnosis.Explanation, error) {
 	g := &gatherer{cluster: c}
-	explainers := map[string]func(context.Context, kinds.ID) (*explained, error){
+	explainers := map[string]func(context.Context, kinds.ID) (*objectExplanation, error){
 		Kind.String():                       g.explainOpenshiftMachine,
 		ClusterAPIKind.String():             g.explainClusterAPIMachine,
 		ControlPlaneMachineSetKind.String(): g.explainSet,
@@ -57,14 +57,14 @@ func Explain(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*diagnosis.E
 	return e, nil
 }
 
-// An explained is an object with its explanation, which lacks the conditions and the events.
-type explained struct {
+// An objectExplanation is an object with its explanation, which lacks the conditions and the events.
+type objectExplanation struct {
 	object      metav1.Object
 	conditions  []metav1.Condition
 	explanation *diagnosis.Explanation
 }
 
-func (g *gatherer) explainOpenshiftMachine(ctx context.Context, id kinds.ID) (*explained, error) {
+func (g *gatherer) explainOpenshiftMachine(ctx context.Context, id kinds.ID) (*objectExplanation, error) {
 	machines, err := g.openshiftMachines(ctx, Query{Namespace: id.Namespace, Names: []string{id.Name}})
 	if err != nil || len(machines) == 0 {
 		return nil, err
@@ -75,10 +75,10 @@ func (g *gatherer) explainOpenshiftMachine(ctx context.Context, id kinds.ID) (*e
 		f.unknown = append(f.unknown, errorLine(err))
 	}
 	f.set = setOf(f.machine, sets)
-	return &explained{f.machine, f.statusConditions(), f.explain(g.cluster.Now())}, nil
+	return &objectExplanation{f.machine, f.statusConditions(), f.explain(g.cluster.Now())}, nil
 }
 
-func (g *gatherer) explainClusterAPIMachine(ctx context.Context, id kinds.ID) (*explained, error) {
+func (g *gatherer) explainClusterAPIMachine(ctx context.Context, id kinds.ID) (*objectExplanation, error) {
 	machines, err := g.clusterAPIMachines(ctx, Query{Namespace: id.Namespace, Names: []string{id.Name}})
 	if err != nil || len(machines) == 0 {
 		return nil, err
@@ -86,24 +86,24 @@ func (g *gatherer) explainClusterAPIMachine(ctx context.Context, id kinds.ID) (*
 	f := machines[0]
 	f.readDeployment(ctx, g)
 	f.readPlane(ctx, g)
-	return &explained{f.machine, f.machine.Status.Conditions, f.explain(g.cluster.Now())}, nil
+	return &objectExplanation{f.machine, f.machine.Status.Conditions, f.explain(g.cluster.Now())}, nil
 }
 
-func (g *gatherer) explainSet(ctx context.Context, id kinds.ID) (*explained, error) {
+func (g *gatherer) explainSet(ctx context.Context, id kinds.ID) (*objectExplanation, error) {
 	sets, err := g.controlPlaneMachineSets(ctx, id.Namespace)
 	for _, f := range sets {
 		if f.set.Name == id.Name {
-			return &explained{f.set, f.set.Status.Conditions, f.explain(ctx, g)}, err
+			return &objectExplanation{f.set, f.set.Status.Conditions, f.explain(ctx, g)}, err
 		}
 	}
 	return nil, err
 }
 
-func (g *gatherer) explainPlane(ctx context.Context, id kinds.ID) (*explained, error) {
+func (g *gatherer) explainPlane(ctx context.Context, id kinds.ID) (*objectExplanation, error) {
 	planes, err := g.runlevelControlPlanes(ctx, id.Namespace)
 	for _, f := range planes {
 		if f.plane.Name == id.Name {
-			return &explained{f.plane, f.plane.Status.Conditions, f.explain(ctx, g)}, err
+			return &objectExplanation{f.plane, f.plane.Status.Conditions, f.explain(ctx, g)}, err
 		}
 	}
 	return nil, err

@@ -177,9 +177,9 @@ func ownerName(namespace, name, group string) string {
 
 // nodePods are the pods of a node being drained.
 type nodePods struct {
-	holding   []drain.HeldPod // that hold the drain
-	staying   []drain.HeldPod // that are deleted with the node
-	isUnknown bool            // they can't be listed
+	holding   []drain.HeldPod // the pods that hold the drain
+	staying   []drain.HeldPod // the pods that are deleted with the node
+	isUnknown bool            // the pods can't be listed
 }
 
 // separateStaying separates the pods that tolerate the cordon, and were scheduled after it: they do not hold the drain.
@@ -198,8 +198,8 @@ func (p *nodePods) separateStaying() {
 
 // A nodeList has the nodes of the cluster.
 type nodeList struct {
-	unknown string                  // why they can't be listed
-	byName  map[string]*corev1.Node // nil if they can't be listed
+	unknown string                  // the reason why the nodes can't be listed
+	byName  map[string]*corev1.Node // nil if the nodes can't be listed
 }
 
 // otherCordoned returns the other nodes of the control plane that are cordoned, if a node must wait for them.

@@ -93,7 +93,7 @@ func (h *Hold) infrastructure() string {
 	return text
 }
 
-// mostPods is how many pods are named in a line.
+// mostPods limits how many pods a line names.
 const mostPods = 2
 
 // HeldBy returns the reason why the machine waits in a line; "" if it waits for nothing.

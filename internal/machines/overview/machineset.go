@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/openshift/controlplane"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
@@ -25,8 +26,8 @@ import (
 type setFacts struct {
 	set      *machinev1.ControlPlaneMachineSet
 	machines []machinev1beta1.Machine // in its namespace
-	judged   *controlplane.Snapshot
-	// unknown is why it is not known which machines are ready: the nodes can't be listed.
+	snapshot *controlplane.Snapshot
+	// unknown has the problem of listing the nodes; the readiness of machines is not known then.
 	unknown string
 }
 
@@ -51,7 +52,7 @@ func (g *gatherer) controlPlaneMachineSets(ctx context.Context, namespace string
 		for _, m := range machines {
 			f.machines = append(f.machines, *m)
 		}
-		f.judged = controlplane.Judge(set, f.machines, nodes, g.cluster.Now())
+		f.snapshot = controlplane.Judge(set, f.machines, nodes, g.cluster.Now())
 		sets = append(sets, f)
 	}
 	return sets, nil
@@ -60,7 +61,7 @@ func (g *gatherer) controlPlaneMachineSets(ctx context.Context, namespace string
 // setOf returns the set that has a machine; nil if none has it.
 func setOf(m *machinev1beta1.Machine, sets []*setFacts) *setFacts {
 	for _, f := range sets {
-		if _, ok := f.judgedMachine(m.Name); ok && f.set.Namespace == m.Namespace {
+		if _, ok := f.machineState(m.Name); ok && f.set.Namespace == m.Namespace {
 			return f
 		}
 	}
@@ -79,7 +80,7 @@ func (f *setFacts) overview() *ControlPlane {
 	if f.isDegraded() {
 		o.Degraded = f.condition(controlplane.Degraded).Reason
 	}
-	for _, m := range f.judged.Machines {
+	for _, m := range f.snapshot.Machines {
 		added := member{
 			id: kinds.NewID(Kind, o.Namespace, m.Name), Membership: Membership{Set: o, Index: ptr.To(m.Index)},
 			text: fmt.Sprintf("index %d: %s", m.Index, m.Name),
@@ -87,7 +88,7 @@ func (f *setFacts) overview() *ControlPlane {
 		if m.FailureDomain != "" {
 			added.text += ", " + m.FailureDomain
 		}
-		if !f.judged.IsOfPlatform {
+		if !f.snapshot.IsOfPlatform {
 			added.IsUpToDate = ptr.To(!m.IsOutdated)
 			added.text += ", " + f.memberState(m)
 		}
@@ -115,8 +116,8 @@ func (f *setFacts) condition(kind string) metav1.Condition {
 	return findCondition(f.set.Status.Conditions, kind)
 }
 
-func (f *setFacts) judgedMachine(name string) (controlplane.Machine, bool) {
-	for _, m := range f.judged.Machines {
+func (f *setFacts) machineState(name string) (controlplane.Machine, bool) {
+	for _, m := range f.snapshot.Machines {
 		if m.Name == name {
 			return m, true
 		}
@@ -135,7 +136,7 @@ func (f *setFacts) waits() string {
 	case f.set.DeletionTimestamp != nil:
 		return "it is being deleted, and releases its machines"
 	case f.set.Status.ObservedGeneration < f.set.Generation:
-		return "the controller has to notice its last change"
+		return "its last change is not yet observed by the controller"
 	case f.isDegraded():
 		return fmt.Sprintf("Degraded (%s): %s", degraded.Reason, degraded.Message)
 	case hasFailed:
@@ -163,7 +164,7 @@ func (f *setFacts) explain(ctx context.Context, g *gatherer) *diagnosis.Explanat
 	var awaited []*machinev1beta1.Machine
 	for i := range f.machines {
 		m := &f.machines[i]
-		if judged, ok := f.judgedMachine(m.Name); ok && (judged.IsDeleting || f.isNotReady(judged)) {
+		if state, ok := f.machineState(m.Name); ok && (state.IsDeleting || f.isNotReady(state)) {
 			awaited = append(awaited, m)
 		}
 	}
@@ -205,7 +206,7 @@ func (f *setFacts) activation() []string {
 		fmt.Sprintf(`kubectl patch controlplanemachineset.%s %s -n %s --type=merge -p '{"spec":{"state":"Active"}}'`,
 			Kind.Group, f.set.Name, f.set.Namespace),
 	}
-	if f.judged.IsOfPlatform { // no preview exists
+	if f.snapshot.IsOfPlatform { // no preview exists
 		return activate
 	}
 	return append([]string{"see which machines it would replace:", "runlevel machines plan " + f.object()}, activate...)
@@ -224,10 +225,10 @@ func (f *setFacts) remedy() []string {
 		return []string{"it creates and deletes no machine until an administrator has solved that; " +
 			"docs/control-plane.md " +
 			"has each reason (" + f.condition(controlplane.Degraded).Reason + ")"}
-	case f.judged.IsOfPlatform: // it is not known which machines are outdated
+	case f.snapshot.IsOfPlatform: // it is not known which machines are outdated
 		return nil
 	}
-	for _, m := range f.judged.Machines {
+	for _, m := range f.snapshot.Machines {
 		if f.isOnDelete() && m.IsOutdated && !m.IsDeleting && f.isReplaceable(m.Name) {
 			return []string{
 				"with OnDelete, an administrator deletes outdated machines, one after the other:",
@@ -244,7 +245,7 @@ func (f *setFacts) isReplaceable(name string) bool {
 	if f.isInactive() || f.set.DeletionTimestamp != nil || f.isDegraded() {
 		return false
 	}
-	return !slices.ContainsFunc(f.judged.Machines, func(m controlplane.Machine) bool {
+	return !slices.ContainsFunc(f.snapshot.Machines, func(m controlplane.Machine) bool {
 		return m.Name != name && (m.IsDeleting || !m.IsReady)
 	})
 }
@@ -254,12 +255,12 @@ func (f *setFacts) nodeHold(machine, name string, node *corev1.Node) []Hold {
 	if f == nil {
 		return nil
 	}
-	if m, ok := f.judgedMachine(machine); !ok || !f.isNotReady(m) {
+	if m, ok := f.machineState(machine); !ok || !f.isNotReady(m) {
 		return nil
 	}
 	hold := Hold{Type: NodeNotReady, Object: new(kinds.NewID(kinds.Node, "", name)), Message: "its node does not exist"}
 	if node != nil {
-		ready := controlplane.NodeReady(node)
+		ready := conditions.NodeReady(node)
 		hold.Message = fmt.Sprintf("its node reports Ready=%s (%s)", ready.Status, ready.Reason)
 		hold.Since = &ready.LastTransitionTime.Time
 	}
@@ -282,10 +283,10 @@ func (f *setFacts) nodeRemedy(h *Hold, machine, deletion string) []string {
 
 // addReplacement adds how the set handles one of its machines. A nil set adds nothing.
 func (f *setFacts) addReplacement(e *diagnosis.Explanation, name string) {
-	if f == nil || f.judged.IsOfPlatform {
+	if f == nil || f.snapshot.IsOfPlatform {
 		return
 	}
-	m, _ := f.judgedMachine(name)
+	m, _ := f.machineState(name)
 	set := fmt.Sprintf("ControlPlaneMachineSet %s (index %d)", f.set.Name, m.Index)
 	command := "runlevel why " + f.object()
 	switch {
@@ -320,7 +321,7 @@ func (f *setFacts) replacement(machine *machinev1beta1.Machine) string {
 
 // successor returns which machine takes the place of another one.
 func (f *setFacts) successor(replaced controlplane.Machine) string {
-	for _, m := range f.judged.Machines {
+	for _, m := range f.snapshot.Machines {
 		switch {
 		case m.Index != replaced.Index || m.Name == replaced.Name || m.IsDeleting || m.IsOutdated:
 		case f.isNotReady(m):

@@ -21,7 +21,7 @@ func TestUnreadyNodeHoldsMachineOfSet(t *testing.T) {
 		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown",
 		LastTransitionTime: metav1.NewTime(now.Add(-30 * time.Minute)),
 	}}
-	f.set = &setFacts{set: &machinev1.ControlPlaneMachineSet{}, judged: &controlplane.Snapshot{
+	f.set = &setFacts{set: &machinev1.ControlPlaneMachineSet{}, snapshot: &controlplane.Snapshot{
 		Machines: []controlplane.Machine{{Name: "web-4"}, {Name: "web-5", IsReady: true}},
 	}}
 	m := f.overview()

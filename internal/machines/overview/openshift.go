@@ -29,7 +29,7 @@ import (
 // This file is about Machines of OpenShift's API. Their conditions record less than those of Cluster API: the holds are
 // read from the objects that a machine waits for.
 
-// atOnce is how many machines are gathered at a time.
+// atOnce limits how many machines are gathered at a time.
 const atOnce = 10
 
 // openshiftMachine has the facts about a machine of OpenShift's API.
@@ -37,7 +37,7 @@ type openshiftMachine struct {
 	machineFacts
 	machine *machinev1beta1.Machine
 	infra   infraFacts
-	set     *setFacts // that replaces the machine; nil if it has none, or it was not read
+	set     *setFacts // the set that replaces the machine; nil if there is none, or it was not read
 }
 
 // infraFacts are the facts about the infrastructure of a machine.

@@ -161,7 +161,7 @@ func (f *openshiftMachine) explain(now time.Time) *diagnosis.Explanation {
 		suffix = ", which does not exist"
 	}
 	if m.Stage != "" && ptr.Deref(f.machine.Status.Phase, "") != machinev1beta1.PhaseDeleting {
-		suffix += "; the machine controller has not noticed the deletion yet"
+		suffix += "; the machine controller has not observed the deletion yet"
 	}
 	e := m.explanation(suffix, now)
 	f.addStayingPods(e)

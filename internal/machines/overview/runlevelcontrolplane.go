@@ -127,12 +127,12 @@ func (f *planeFacts) waits() string {
 		return "it is being deleted, and paused: its machines stay until the pause ends"
 	case f.plane.DeletionTimestamp != nil:
 		deleting := joinLines(f.condition(clusterv1.DeletingCondition).Message, "; ")
-		return "it is being deleted: " + cmp.Or(deleting, "the controller has to notice that")
+		return "it is being deleted: " + cmp.Or(deleting, "not yet observed by the controller")
 	case f.isPaused():
 		return "it is paused, and changes nothing"
 	case f.plane.Status.ObservedGeneration < f.plane.Generation:
-		return "the controller has to notice its last change"
-	case f.hasNoCluster(): // its other conditions are not written any more
+		return "its last change is not yet observed by the controller"
+	case f.hasNoCluster(): // its other conditions are no longer written
 		return f.condition(clusterv1.AvailableCondition).Message
 	}
 	for _, kind := range []string{clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition,

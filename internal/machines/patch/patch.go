@@ -2,8 +2,9 @@
 // was read, so that it can neither undo another controller's change of a list nor miss a hook that was added meanwhile.
 // The caller repeats its pass after a conflict.
 //
-// It decides nothing, and retries nothing. WithLock is the call to start from; AddFinalizer and RemoveFinalizer are a
-// write of their own, since what they guard must not be done before it or after it.
+// The package decides nothing, and retries nothing. WithLock is the call to start from. AddFinalizer and
+// RemoveFinalizer are writes of their own: the actions that a finalizer guards come after the first, and before the
+// second.
 package patch
 
 import (

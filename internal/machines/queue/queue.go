@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Concurrency is how many machines are reconciled at once. A pass waits only for the API server.
+// Concurrency limits how many machines are reconciled at once. A reconciliation waits only for the API server.
 const Concurrency = 20
 
 // A failure is retried after RetrySoon, and then after twice as long each time, up to RetrySeldom: an administrator who
@@ -41,7 +41,7 @@ func Backoff(concurrency int, soon time.Duration) controller.Options {
 	}
 }
 
-// fairness is how many items in a row may overtake one that waits.
+// fairness limits how many items in a row may overtake a waiting one.
 const fairness = 9
 
 // NewQueue returns the option NewQueue of a controller. isFirst reports whether a request overtakes others. It is

@@ -3,7 +3,7 @@
 // controller. The health of a machine, and its consequences, differ between the APIs: they are in the packages
 // healthcheck.
 //
-// It writes nothing, except that Requests.End deletes a request.
+// The package writes nothing, except that Requests.End deletes a request.
 //
 // Census is the type to start from.
 package remediation
@@ -28,7 +28,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 )
 
-// DefaultNodeStartupTimeout is how long a machine may be without a node, if the health check has no timeout.
+// DefaultNodeStartupTimeout limits the time of a machine without a node, if the health check has no timeout.
 const DefaultNodeStartupTimeout = 10 * time.Minute
 
 // Over reports whether a timeout is over, and otherwise when to check again.
@@ -73,14 +73,14 @@ type Census struct {
 	Machines, Healthy, Least, Most int
 }
 
-// Unhealthy is how many machines are not known to be healthy.
+// Unhealthy returns the number of machines that are not known to be healthy.
 func (c Census) Unhealthy() int { return c.Machines - c.Healthy }
 
 // AllowsRemediation is false if so many machines are unhealthy that the cause is probably elsewhere, or fewer than the
 // least.
 func (c Census) AllowsRemediation() bool { return c.Unhealthy() >= c.Least && c.Unhealthy() <= c.Most }
 
-// Left is how many further machines may become unhealthy before remediation stops.
+// Left returns the number of further machines that may become unhealthy before remediation stops.
 func (c Census) Left() int32 { return int32(max(0, c.Most-c.Unhealthy())) }
 
 // NodeChanges passes changes of conditions and of the fields that identify the owner of a Node, but no heartbeats.

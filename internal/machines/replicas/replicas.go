@@ -153,7 +153,7 @@ func SelectorOf(selected *metav1.LabelSelector, template map[string]string) (lab
 	return selector, nil
 }
 
-// shownNames is how many machines an event names.
+// shownNames limits how many machines an event names.
 const shownNames = 10
 
 // A Scaler executes a plan for the machines of one set.
@@ -163,7 +163,7 @@ type Scaler struct {
 	Set    client.Object
 	// Owner is the reference to the set that its machines have.
 	Owner metav1.OwnerReference
-	// Requests is how many machines are created or deleted at a time.
+	// Requests limits how many machines are created or deleted at a time.
 	Requests int
 }
 
@@ -220,7 +220,7 @@ func (s Scaler) Create(ctx context.Context, count int, create func() (string, er
 	return fmt.Errorf("create %d of %d machines: %w", count-created, count, failure)
 }
 
-// longestMessage is how many bytes of a problem are reported: an event has no more.
+// longestMessage limits the bytes of a reported problem to those of an event.
 const longestMessage = 1024
 
 // MessageOf returns the message of a set's problem. Conflicts, and the end of the controller, are no problems of the

@@ -12,7 +12,8 @@ type ControlPlanePreview struct {
 	Name      string `json:"name"`
 	State     string `json:"state"` // if it is Inactive or Paused, the preview shows what happens once it is Active
 	Strategy  string `json:"strategy"`
-	// Unanswered is why it is not known whether a machine can be updated in place; the steps end before it then.
+	// Unanswered is the problem because of which the extensions have not decided whether a machine can be updated in
+	// place. The steps end before that machine.
 	Unanswered string `json:"unanswered,omitempty"`
 	// Degraded is the reason why the set does nothing, and Message the remedy for an administrator.
 	Degraded string `json:"degraded,omitempty"`

@@ -21,7 +21,8 @@ import (
 type RolloutPreview struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Unanswered is why it is not known whether machines can be updated in place; the preview has no steps then.
+	// Unanswered is the problem because of which the extensions have not decided whether machines can be updated in
+	// place. The preview has no steps then.
 	Unanswered string        `json:"unanswered,omitempty"`
 	Sets       []SetDecision `json:"machineSets"` // with outdated machines, the oldest first
 	Rollout
@@ -29,7 +30,7 @@ type RolloutPreview struct {
 	IsStuck bool `json:"isStuck,omitempty"`
 }
 
-// A SetDecision is whether the machines of an outdated MachineSet are updated in place or replaced.
+// A SetDecision has whether the machines of an outdated MachineSet are updated in place or replaced.
 type SetDecision struct {
 	MachineSet string   `json:"machineSet"`
 	Machines   int      `json:"machines"`

@@ -131,28 +131,28 @@ type setSimulation struct {
 
 // run adds the steps to the preview, and the outcome of each machine. It ends when a round changes nothing.
 func (s *setSimulation) run() error {
-	judged := s.judge()
-	if judged.IsOfPlatform {
+	snapshot := s.judge()
+	if snapshot.IsOfPlatform {
 		return fmt.Errorf("the template of ControlPlaneMachineSet %s/%s has a provider spec of OpenShift: only "+
 			"OpenShift's own controller knows which machines are outdated",
 			s.set.Namespace, s.set.Name)
 	}
-	existing := judged.Machines
+	existing := snapshot.Machines
 	limit := roundsPerMachine * (len(existing) + int(ptr.Deref(s.set.Spec.Replicas, 0)) + 1)
 	for range limit {
-		if judged.Reason != "" {
+		if snapshot.Reason != "" {
 			break
 		}
-		isChanged, err := s.execute(judged)
+		isChanged, err := s.execute(snapshot)
 		if err != nil {
 			return err
 		}
 		if isChanged = s.settle() || isChanged; !isChanged {
 			break
 		}
-		judged = s.judge()
+		snapshot = s.judge()
 	}
-	s.conclude(existing, judged)
+	s.conclude(existing, snapshot)
 	return nil
 }
 
@@ -161,34 +161,34 @@ func (s *setSimulation) judge() *controlplane.Snapshot {
 }
 
 // execute carries out the decisions of the controller.
-func (s *setSimulation) execute(judged *controlplane.Snapshot) (isChanged bool, err error) {
-	for _, name := range judged.Adopt {
+func (s *setSimulation) execute(snapshot *controlplane.Snapshot) (isChanged bool, err error) {
+	for _, name := range snapshot.Adopt {
 		m := s.machine(name)
-		*m = *judged.Adopted(m)
+		*m = *snapshot.Adopted(m)
 	}
-	if len(judged.Delete)+len(judged.Create) > 0 {
+	if len(snapshot.Delete)+len(snapshot.Create) > 0 {
 		s.rounds++
 	}
-	for _, name := range judged.Delete {
+	for _, name := range snapshot.Delete {
 		s.machine(name).DeletionTimestamp = ptr.To(metav1.NewTime(s.now))
-		i := slices.IndexFunc(judged.Machines, func(m controlplane.Machine) bool { return m.Name == name })
-		m := judged.Machines[i]
+		i := slices.IndexFunc(snapshot.Machines, func(m controlplane.Machine) bool { return m.Name == name })
+		m := snapshot.Machines[i]
 		s.preview.add(Step{
 			Round: s.rounds, Action: DeleteMachine, Machine: name, Index: &m.Index,
-			FailureDomain: m.FailureDomain, Reason: deletionReason(judged, m),
+			FailureDomain: m.FailureDomain, Reason: deletionReason(snapshot, m),
 		})
 	}
-	for _, index := range judged.Create {
-		if err := s.create(judged, index); err != nil {
+	for _, index := range snapshot.Create {
+		if err := s.create(snapshot, index); err != nil {
 			return false, err
 		}
 	}
-	return len(judged.Adopt)+len(judged.Delete)+len(judged.Create) > 0, nil
+	return len(snapshot.Adopt)+len(snapshot.Delete)+len(snapshot.Create) > 0, nil
 }
 
 // create creates a machine of an index.
-func (s *setSimulation) create(judged *controlplane.Snapshot, index int) error {
-	m, err := judged.NewMachine(index, "new")
+func (s *setSimulation) create(snapshot *controlplane.Snapshot, index int) error {
+	m, err := snapshot.NewMachine(index, "new")
 	if err != nil {
 		return fmt.Errorf("create a machine of index %d from the template: %w", index, err)
 	}
@@ -202,7 +202,7 @@ func (s *setSimulation) create(judged *controlplane.Snapshot, index int) error {
 	s.machines = append(s.machines, *m)
 	s.preview.add(Step{
 		Round: s.rounds, Action: CreateMachine, Machine: m.Name, Index: &index,
-		FailureDomain: judged.FailureDomain(index), Reason: creationReason(judged, index),
+		FailureDomain: snapshot.FailureDomain(index), Reason: creationReason(snapshot, index),
 	})
 	return nil
 }
@@ -213,11 +213,11 @@ func (s *setSimulation) machine(name string) *machinev1beta1.Machine {
 }
 
 // deletionReason returns why a machine is deleted.
-func deletionReason(judged *controlplane.Snapshot, m controlplane.Machine) string {
+func deletionReason(snapshot *controlplane.Snapshot, m controlplane.Machine) string {
 	if !m.IsReady {
 		return "it is outdated, and not ready"
 	}
-	for _, other := range judged.Machines {
+	for _, other := range snapshot.Machines {
 		if other.Index == m.Index && other.Name != m.Name && other.IsReady && !other.IsDeleting {
 			return other.Name + " takes its place"
 		}
@@ -226,12 +226,12 @@ func deletionReason(judged *controlplane.Snapshot, m controlplane.Machine) strin
 }
 
 // creationReason returns why a machine of an index is created.
-func creationReason(judged *controlplane.Snapshot, index int) string {
+func creationReason(snapshot *controlplane.Snapshot, index int) string {
 	reason := "the index has no machine"
-	for _, m := range judged.Machines {
+	for _, m := range snapshot.Machines {
 		switch {
 		case m.Index != index:
-		case m.IsDeleting || slices.Contains(judged.Delete, m.Name):
+		case m.IsDeleting || slices.Contains(snapshot.Delete, m.Name):
 			reason = "for " + m.Name + ", which is being deleted"
 		default:
 			reason = "for " + m.Name

@@ -38,26 +38,26 @@ func previewPlane(ctx context.Context, c *cluster.Cluster, q Query) (*ControlPla
 	if err != nil {
 		return nil, err
 	}
-	judged, err := controlplane.Judge(plane, clusters, machines, c.Now())
+	snapshot, err := controlplane.Judge(plane, clusters, machines, c.Now())
 	if err != nil {
 		return nil, fmt.Errorf("RunlevelControlPlane %s: %w", q.Name, err)
 	}
-	for _, m := range judged.Members() {
+	for _, m := range snapshot.Members() {
 		objects, err := readMachineObjects(ctx, c, m)
 		if err != nil {
 			return nil, err
 		}
-		judged.SetObjects(m, objects)
+		snapshot.SetObjects(m, objects)
 	}
-	_, surge := judged.Limits()
+	_, surge := snapshot.Limits()
 	state := "Active"
-	if judged.IsPaused() {
+	if snapshot.IsPaused() {
 		state = "Paused"
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	s := &planeSimulation{
-		cluster: c, template: plane.Spec.MachineTemplate.Spec, judged: judged, machines: judged.Machines(),
+		cluster: c, template: plane.Spec.MachineTemplate.Spec, snapshot: snapshot, machines: snapshot.Machines(),
 		preview: newControlPlanePreview(q, state, fmt.Sprintf("RollingUpdate, maxSurge %d", surge)),
 		answers: map[string]runtimehook.Decision{},
 	}
@@ -116,7 +116,7 @@ type planeSimulation struct {
 	cluster   *cluster.Cluster
 	template  v1alpha1.ControlPlaneMachineTemplateSpec
 	templates templates
-	judged    *controlplane.Snapshot
+	snapshot  *controlplane.Snapshot
 	hooks     *runtimehook.InPlaceHooks
 	preview   *ControlPlanePreview
 	machines  []controlplane.Machine
@@ -137,9 +137,9 @@ func (s *planeSimulation) run(ctx context.Context, q ExtensionQuery) {
 			s.addStep(UpdateInPlace, m, "it has begun")
 		}
 	}
-	wanted, surge := s.judged.Limits()
+	wanted, surge := s.snapshot.Limits()
 	for range roundsPerMachine * (len(existing) + wanted + surge) {
-		step := s.judged.NextStep(s.machines)
+		step := s.snapshot.NextStep(s.machines)
 		s.preview.Waits = step.Waits
 		if step.Action == "" {
 			if s.settle() {
@@ -189,29 +189,29 @@ func (s *planeSimulation) execute(ctx context.Context, step controlplane.Step, u
 // ask asks the extension whether a machine can be updated in place, unless the controller rules that out.
 func (s *planeSimulation) ask(ctx context.Context, name string, unregistered error) (runtimehook.Decision, error) {
 	m := s.member(name)
-	if reason := s.judged.RuledOut(m); reason != "" {
+	if reason := s.snapshot.RuledOut(m); reason != "" {
 		return runtimehook.Decision{Reasons: []string{reason}}, nil
 	}
 	if unregistered != nil {
 		return runtimehook.Decision{}, unregistered
 	}
-	objects := s.judged.Objects(m)
-	infrastructure, err := s.updated(ctx, objects.Infrastructure, s.template.InfrastructureRef)
+	objects := s.snapshot.Objects(m)
+	infrastructure, err := s.updatedObject(ctx, objects.Infrastructure, s.template.InfrastructureRef)
 	if err != nil {
 		return runtimehook.Decision{}, err
 	}
-	bootstrap, err := s.updated(ctx, objects.Bootstrap, s.template.Bootstrap.ConfigRef)
+	bootstrap, err := s.updatedObject(ctx, objects.Bootstrap, s.template.Bootstrap.ConfigRef)
 	if err != nil {
 		return runtimehook.Decision{}, err
 	}
-	return s.hooks.CanUpdateMachine(ctx, s.judged.Request(m, infrastructure, bootstrap))
+	return s.hooks.CanUpdateMachine(ctx, s.snapshot.Request(m, infrastructure, bootstrap))
 }
 
-// updated returns an object of a machine after an update in place: it has the changes from its own template to the
-// wanted one, and fields of others stay. Defaults of the API server for new fields are missing. A dry run of the
-// controller's apply would have the defaults, but also fields that only the earlier template has, because the
-// controller must first own them.
-func (s *planeSimulation) updated(ctx context.Context, object *contract.Object,
+// updatedObject returns an object of a machine after an update in place: the object has the changes from its own
+// template to the wanted one, and fields of others stay. Defaults of the API server for new fields are missing. A dry
+// run of the controller's apply would have the defaults, but also fields that only the earlier template has, because
+// the controller must first own them.
+func (s *planeSimulation) updatedObject(ctx context.Context, object *contract.Object,
 	ref clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, error) {
 	if object == nil {
 		return nil, nil
@@ -270,7 +270,7 @@ func merge(earlier, wanted, current any) (value any, err error) {
 
 // member returns the Machine of a name; nil for a simulated machine.
 func (s *planeSimulation) member(name string) *clusterv1.Machine {
-	for _, m := range s.judged.Members() {
+	for _, m := range s.snapshot.Members() {
 		if m.Name == name {
 			return m
 		}
@@ -291,7 +291,7 @@ func (s *planeSimulation) isHeld(name string) bool {
 
 // create creates a machine that has not started yet.
 func (s *planeSimulation) create() {
-	wanted, _ := s.judged.Limits()
+	wanted, _ := s.snapshot.Limits()
 	reason, staying := "one more than wanted, before an outdated one is deleted (maxSurge)", 0
 	for _, m := range s.machines {
 		if !m.IsDeleting {
@@ -303,7 +303,7 @@ func (s *planeSimulation) create() {
 	}
 	s.created++
 	m := controlplane.Machine{
-		Name: fmt.Sprintf("new %d", s.created), FailureDomain: s.judged.FailureDomain(s.machines),
+		Name: fmt.Sprintf("new %d", s.created), FailureDomain: s.snapshot.FailureDomain(s.machines),
 		Created: s.cluster.Now(), Problem: "it has no Node yet", IsBroken: true,
 	}
 	s.machines = append(s.machines, m)
@@ -373,7 +373,7 @@ func (s *planeSimulation) conclude(existing []controlplane.Machine) {
 			Extension: answer.Extension, Reasons: answer.Reasons,
 		})
 	}
-	wanted, _ := s.judged.Limits()
+	wanted, _ := s.snapshot.Limits()
 	isUpToDate := !slices.ContainsFunc(s.machines, func(m controlplane.Machine) bool {
 		return m.IsOutdated() || m.IsDeleting || m.Problem != ""
 	})

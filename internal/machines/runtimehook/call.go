@@ -87,7 +87,7 @@ func (c *Client) post(ctx context.Context, target *call, request, response any) 
 	}
 	if err := json.Unmarshal(answer, response); err != nil {
 		return noAnswer(target.extension, "sent a response that is not valid JSON for the hook (%s)",
-			shown(err.Error()))
+			shorten(err.Error()))
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func (c *Client) exchange(ctx context.Context, target *call, body []byte) ([]byt
 	request.Header.Set("Accept", "application/json")
 	response, err := c.httpClient(target).Do(request)
 	if err != nil {
-		return nil, target.unreachable(err)
+		return nil, target.unreachableError(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
@@ -111,9 +111,9 @@ func (c *Client) exchange(ctx context.Context, target *call, body []byte) ([]byt
 	answer, err := io.ReadAll(io.LimitReader(response.Body, mostOfAnswer+1))
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, target.unreachable(err)
+		return nil, target.unreachableError(err)
 	case err != nil:
-		return nil, noAnswer(target.extension, "broke off its answer (%s)", shown(err.Error()))
+		return nil, noAnswer(target.extension, "broke off its answer (%s)", shorten(err.Error()))
 	case len(answer) > mostOfAnswer:
 		return nil, noAnswer(target.extension, "answered more than %d MiB", mostOfAnswer>>20)
 	}
@@ -123,11 +123,11 @@ func (c *Client) exchange(ctx context.Context, target *call, body []byte) ([]byt
 // refusal is the error of a response other than 200.
 func (c *call) refusal(response *http.Response) *CallError {
 	if location := response.Header.Get("Location"); response.StatusCode/100 == 3 && location != "" {
-		return noAnswer(c.extension, "redirects to %s, which is not followed", shown(location))
+		return noAnswer(c.extension, "redirects to %s, which is not followed", shorten(location))
 	}
 	text, _ := io.ReadAll(io.LimitReader(response.Body, mostOfRefusal))
-	problem := fmt.Sprintf("answered %s", shown(response.Status))
-	if words := shown(string(text)); words != "" {
+	problem := fmt.Sprintf("answered %s", shorten(response.Status))
+	if words := shorten(string(text)); words != "" {
 		problem += " (" + words + ")"
 	}
 	return noAnswer(c.extension, "%s", problem)
@@ -238,16 +238,16 @@ func noAnswer(extension, format string, arguments ...any) *CallError {
 	return e
 }
 
-// longestMessage is how much of a text of an extension is shown.
+// longestMessage limits the bytes shown of a text of an extension.
 const longestMessage = 512
 
-// shown returns a text of an extension in one line.
-func shown(text string) string {
+// shorten returns a text of an extension in one line.
+func shorten(text string) string {
 	return printable.Truncate(printable.Line(strings.TrimSpace(text)), longestMessage)
 }
 
-// unreachable returns the error of a request without an answer.
-func (c *call) unreachable(err error) *CallError {
+// unreachableError returns the error of a request without an answer.
+func (c *call) unreachableError(err error) *CallError {
 	e := &CallError{Extension: c.extension, isIgnorable: true}
 	var authority x509.UnknownAuthorityError
 	var name x509.HostnameError
@@ -266,13 +266,13 @@ func (c *call) unreachable(err error) *CallError {
 		e.Problem = fmt.Sprintf("has a certificate for other hosts than %s", host)
 		e.Advice = fmt.Sprintf("issue one whose DNS names or IP addresses contain %s", host)
 	case errors.As(err, &invalid):
-		e.Problem = "has an invalid certificate (" + shown(invalid.Error()) + ")"
+		e.Problem = "has an invalid certificate (" + shorten(invalid.Error()) + ")"
 		e.Advice = "renew it"
 	case errors.As(err, &plain) || errors.Is(err, http.ErrSchemeMismatch):
 		e.Problem = "does not speak TLS at " + c.url.Host
 		e.Advice = "have it serve HTTPS, or correct the port"
 	default:
-		e.Problem = fmt.Sprintf("can't be reached at %s (%s)", c.url.Host, shown(printable.RequestError(err).Error()))
+		e.Problem = fmt.Sprintf("can't be reached at %s (%s)", c.url.Host, shorten(printable.RequestError(err).Error()))
 		e.Advice = "see whether it runs, and whether spec.clientConfig is right"
 	}
 	return e

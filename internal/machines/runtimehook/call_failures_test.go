@@ -85,8 +85,8 @@ func (zeros) Read(into []byte) (int, error) {
 	return len(into), nil
 }
 
-// TestFaults checks that an error names the extension, the fault, and the remedy, in one line.
-func TestFaults(t *testing.T) {
+// TestFailedCalls checks that an error names the extension, the fault, and the remedy, in one line.
+func TestFailedCalls(t *testing.T) {
 	for name, test := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -218,8 +218,8 @@ func TestUnreachableExtensions(t *testing.T) {
 	}
 }
 
-// The Service of an extension is called by its name, which its certificate has to have.
-func TestServices(t *testing.T) {
+// TestServiceNames calls the Service of an extension by its name, which its certificate has to have.
+func TestServiceNames(t *testing.T) {
 	port := int32(9443)
 	for name, test := range map[string]struct {
 		service    runtimev1.ServiceReference

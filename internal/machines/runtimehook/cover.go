@@ -28,8 +28,8 @@ type change struct {
 	readMachine func(object []byte) (clusterv1.MachineSpec, error)
 }
 
-// uncovered returns the paths at which a current object differs from the desired one after the extension's patch.
-func (c change) uncovered() ([]string, error) {
+// uncoveredPaths returns the paths at which a current object differs from the desired one after the extension's patch.
+func (c change) uncoveredPaths() ([]string, error) {
 	current, desired, err := c.bytes()
 	if err != nil {
 		return nil, err
@@ -44,17 +44,17 @@ func (c change) uncovered() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%sPatch: %w", c.field, err)
 	}
-	after, err := c.compared(patched)
+	after, err := c.comparedFields(patched)
 	if err != nil {
-		return nil, fmt.Errorf("%sPatch produces an invalid object: %s", c.field, shown(err.Error()))
+		return nil, fmt.Errorf("%sPatch produces an invalid object: %s", c.field, shorten(err.Error()))
 	}
-	wanted, err := c.compared(desired)
+	wanted, err := c.comparedFields(desired)
 	if err != nil {
 		return nil, fmt.Errorf("read the desired %s: %w", c.field, err)
 	}
 	paths := differences(strings.Join(c.path, "."), after, wanted)
 	for i := range paths {
-		paths[i] = c.field + " " + shown(paths[i])
+		paths[i] = c.field + " " + shorten(paths[i])
 	}
 	return paths, nil
 }
@@ -70,8 +70,8 @@ func (c change) bytes() (current, desired []byte, err error) {
 	return current, desired, nil
 }
 
-// compared returns the fields of an object that are compared.
-func (c change) compared(object []byte) (any, error) {
+// comparedFields returns the fields of an object that are compared.
+func (c change) comparedFields(object []byte) (any, error) {
 	if c.readMachine != nil {
 		spec, err := c.readMachine(object)
 		if err != nil {
@@ -173,14 +173,14 @@ func applyPatch(object []byte, patch hooksv1.Patch) (patched []byte, err error) 
 		return nil, errors.New("it has no patchType: write JSONPatch or JSONMergePatch")
 	default:
 		return nil, fmt.Errorf("its patchType is %q, and has to be JSONPatch or JSONMergePatch",
-			shown(string(patch.PatchType)))
+			shorten(string(patch.PatchType)))
 	}
 }
 
 func applyOperations(object, patch []byte) ([]byte, error) {
 	operations, err := jsonpatch.DecodePatch(patch)
 	if err != nil {
-		return nil, fmt.Errorf("it is not a valid JSONPatch: %s", shown(err.Error()))
+		return nil, fmt.Errorf("it is not a valid JSONPatch: %s", shorten(err.Error()))
 	}
 	if len(operations) > mostOperations {
 		return nil, fmt.Errorf("it has %d operations, and %d is the most", len(operations), mostOperations)
@@ -189,7 +189,7 @@ func applyOperations(object, patch []byte) ([]byte, error) {
 	options.AccumulatedCopySizeLimit = mostCopied
 	patched, err := operations.ApplyWithOptions(object, options)
 	if err != nil {
-		return nil, fmt.Errorf("it can't be applied: %s", shown(err.Error()))
+		return nil, fmt.Errorf("it can't be applied: %s", shorten(err.Error()))
 	}
 	return patched, nil
 }
@@ -204,7 +204,7 @@ func mergePatch(object, patch []byte) ([]byte, error) {
 	}
 	patched, err := jsonpatch.MergePatch(object, patch)
 	if err != nil {
-		return nil, fmt.Errorf("it can't be applied: %s", shown(err.Error()))
+		return nil, fmt.Errorf("it can't be applied: %s", shorten(err.Error()))
 	}
 	return patched, nil
 }

@@ -72,10 +72,10 @@ func checkStatus(extension string, status hooksv1.ResponseStatus, message string
 	case hooksv1.ResponseStatusSuccess:
 		return nil
 	case hooksv1.ResponseStatusFailure:
-		return wrongAnswer(extension, "answered Failure (%s)", shown(message))
+		return wrongAnswer(extension, "answered Failure (%s)", shorten(message))
 	default:
 		return wrongAnswer(extension, "answered a status %q, not Success or Failure",
-			shown(string(status)))
+			shorten(string(status)))
 	}
 }
 
@@ -89,11 +89,11 @@ func problemsOf(handlers []hooksv1.ExtensionHandler) []string {
 	var problems, names []string
 	for _, h := range handlers {
 		if slices.Contains(names, h.Name) {
-			problems = append(problems, fmt.Sprintf("two handlers are called %q", shown(h.Name)))
+			problems = append(problems, fmt.Sprintf("two handlers are called %q", shorten(h.Name)))
 		}
 		names = append(names, h.Name)
 		for _, problem := range problemsOfHandler(h, known) {
-			problems = append(problems, fmt.Sprintf("handler %q: %s", shown(h.Name), problem))
+			problems = append(problems, fmt.Sprintf("handler %q: %s", shorten(h.Name), problem))
 		}
 	}
 	return problems
@@ -111,7 +111,7 @@ func problemsOfHandler(h hooksv1.ExtensionHandler, known *catalog.Catalog) []str
 	policy := ptr.Deref(h.FailurePolicy, hooksv1.FailurePolicyFail)
 	if policy != hooksv1.FailurePolicyFail && policy != hooksv1.FailurePolicyIgnore {
 		problems = append(problems,
-			fmt.Sprintf("failurePolicy is %q, and has to be Fail or Ignore", shown(string(policy))))
+			fmt.Sprintf("failurePolicy is %q, and has to be Fail or Ignore", shorten(string(policy))))
 	}
 	if policy == hooksv1.FailurePolicyIgnore && h.RequestHook.Hook == UpdateMachine {
 		problems = append(problems,
@@ -122,7 +122,7 @@ func problemsOfHandler(h hooksv1.ExtensionHandler, known *catalog.Catalog) []str
 	hook := catalog.GroupVersionHook{Group: version.Group, Version: version.Version, Hook: h.RequestHook.Hook}
 	if err != nil || !known.IsHookRegistered(hook) || strings.EqualFold(hook.Hook, Discovery) {
 		problems = append(problems,
-			fmt.Sprintf("there is no hook %s of %q", shown(h.RequestHook.Hook), shown(h.RequestHook.APIVersion)))
+			fmt.Sprintf("there is no hook %s of %q", shorten(h.RequestHook.Hook), shorten(h.RequestHook.APIVersion)))
 	}
 	return problems
 }

@@ -8,5 +8,5 @@ import (
 // SetClock has the answers that are remembered grow old by a clock of the test.
 func (h *InPlaceHooks) SetClock(c clock.Clock) { h.known = cache.NewExpiringWithClock(c) }
 
-// AnswerLifetime is how long an answer is remembered.
+// AnswerLifetime limits how long an answer is cached.
 const AnswerLifetime = answerLifetime

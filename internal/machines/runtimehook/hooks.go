@@ -23,7 +23,7 @@ type InPlaceHooks struct {
 	known   *cache.Expiring // decisions of extensions, by questions
 }
 
-// answerLifetime is how long an answer is cached: an extension repaired without a change of its ExtensionConfig
+// answerLifetime limits how long an answer is cached: an extension repaired without a change of its ExtensionConfig
 // is called again after that.
 const answerLifetime = 10 * time.Minute
 
@@ -38,7 +38,7 @@ func NewInPlaceHooks(cached, live client.Reader) *InPlaceHooks {
 	}
 }
 
-// A Decision is whether machines can be updated in place; if not, they are replaced.
+// A Decision has whether machines can be updated in place; if not, they are replaced.
 type Decision struct {
 	CanUpdate bool
 	Extension string   // the handler that was called; empty if there is none
@@ -81,7 +81,7 @@ func (h *InPlaceHooks) CanUpdateMachineSet(ctx context.Context,
 	sent.TypeMeta = typeMeta("CanUpdateMachineSetRequest")
 	var response hooksv1.CanUpdateMachineSetResponse
 	if err := h.Client.ask(ctx, handler, sent, &response); err != nil {
-		return ignored(handler, err)
+		return applyFailurePolicy(handler, err)
 	}
 	decision, err := decide(handler, changesOfSet(sent, &response))
 	if err == nil {
@@ -120,13 +120,13 @@ func (h *InPlaceHooks) CanUpdateMachine(ctx context.Context,
 	sent.TypeMeta = typeMeta("CanUpdateMachineRequest")
 	var response hooksv1.CanUpdateMachineResponse
 	if err := h.Client.ask(ctx, handler, sent, &response); err != nil {
-		return ignored(handler, err)
+		return applyFailurePolicy(handler, err)
 	}
 	return decide(handler, changesOfMachine(sent, &response))
 }
 
-// needed returns an error without a handler that updates machines.
-func needed(updater *Handler, err error) (*Handler, error) {
+// requireHandler returns an error if no handler updates machines.
+func requireHandler(updater *Handler, err error) (*Handler, error) {
 	if err == nil && updater == nil {
 		err = errors.New("no extension serves the hook " + UpdateMachine +
 			": create an ExtensionConfig for one, or delete the machine")
@@ -143,7 +143,7 @@ func (h *InPlaceHooks) UpdateMachine(ctx context.Context,
 	if err != nil {
 		return Progress{}, err
 	}
-	handler, err := needed(serving.updater())
+	handler, err := requireHandler(serving.updater())
 	if err != nil {
 		return Progress{}, err
 	}
@@ -163,7 +163,7 @@ const DrainSetting = "drain"
 // DrainsBeforeUpdate reports whether the nodes of a namespace's machines must be drained before UpdateMachine is
 // called. It fails if the value is neither "true" nor "false".
 func (h *InPlaceHooks) DrainsBeforeUpdate(ctx context.Context, namespace string) (bool, error) {
-	handler, err := needed(h.Registry.Find(ctx, UpdateMachine, namespace))
+	handler, err := requireHandler(h.Registry.Find(ctx, UpdateMachine, namespace))
 	if err != nil {
 		return false, err
 	}
@@ -175,7 +175,7 @@ func (h *InPlaceHooks) DrainsBeforeUpdate(ctx context.Context, namespace string)
 	default:
 		return false, &CallError{
 			Extension: handler.Name, Problem: fmt.Sprintf("is not called, since spec.settings.%s is %q", DrainSetting,
-				shown(value)),
+				shorten(value)),
 			Advice: fmt.Sprintf("write \"true\" or \"false\" into ExtensionConfig %s", handler.config.Name),
 		}
 	}
@@ -200,7 +200,7 @@ func (a *updateAnswer) progress(handler *Handler) (Progress, error) {
 		return Progress{
 			Done:       *after == 0,
 			RetryAfter: time.Duration(*after) * time.Second,
-			Message:    shown(a.Message),
+			Message:    shorten(a.Message),
 		}, nil
 	}
 }
@@ -238,9 +238,9 @@ func withoutHandler(hook string) Decision {
 	return Decision{Reasons: []string{"no extension serves the hook " + hook + " in this namespace"}}
 }
 
-// ignored returns the decision after a failed call: the error, unless failurePolicy is Ignore: then machines are
-// replaced.
-func ignored(handler *Handler, err error) (Decision, error) {
+// applyFailurePolicy returns the decision after a failed call: the error, or the replacement of machines if
+// failurePolicy is Ignore.
+func applyFailurePolicy(handler *Handler, err error) (Decision, error) {
 	if handler.FailurePolicy != runtimev1.FailurePolicyIgnore || !IsUnanswered(err) {
 		return Decision{}, err
 	}
@@ -251,10 +251,10 @@ func ignored(handler *Handler, err error) (Decision, error) {
 func decide(handler *Handler, changes []change) (Decision, error) {
 	decision := Decision{Extension: handler.Name}
 	for _, c := range changes {
-		paths, err := c.uncovered()
+		paths, err := c.uncoveredPaths()
 		if err != nil {
 			return Decision{}, wrongAnswer(handler.Name, "sent an invalid patch (%s)",
-				shown(err.Error()))
+				shorten(err.Error()))
 		}
 		decision.Reasons = append(decision.Reasons, paths...)
 	}

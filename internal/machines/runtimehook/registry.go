@@ -110,7 +110,8 @@ func (r *Registry) serves(ctx context.Context, config *runtimev1.ExtensionConfig
 	selector, err := metav1.LabelSelectorAsSelector(config.Spec.NamespaceSelector)
 	if err != nil {
 		return false, &CallError{
-			Extension: config.Name, Problem: "has a namespaceSelector that can't be read (" + shown(err.Error()) + ")",
+			Extension: config.Name, Problem: "has a namespaceSelector that can't be read (" + shorten(err.Error()) +
+				")",
 			Advice: "correct spec.namespaceSelector of ExtensionConfig " + config.Name,
 		}
 	}
@@ -138,7 +139,7 @@ func checkDiscovered(config *runtimev1.ExtensionConfig) error {
 		}
 	case discovered.Status != metav1.ConditionTrue && len(config.Status.Handlers) == 0:
 		return &CallError{
-			Extension: config.Name, Problem: "is not discovered (" + shown(discovered.Message) + ")",
+			Extension: config.Name, Problem: "is not discovered (" + shorten(discovered.Message) + ")",
 			Advice: "correct ExtensionConfig " + config.Name +
 				", or delete it: nothing is updated or replaced meanwhile",
 		}

@@ -106,7 +106,7 @@ func questionOf(handler *Handler, r *hooksv1.CanUpdateMachineSetRequest) (questi
 			return question{}, err
 		}
 		for _, object := range [][]byte{current, desired} {
-			compared, err := c.compared(object)
+			compared, err := c.comparedFields(object)
 			if err != nil {
 				return question{}, fmt.Errorf("read %s: %w", c.field, err)
 			}

@@ -1,7 +1,7 @@
 // Package typedread reads objects of a cluster as values of their Go types, for the views and previews of machines.
 //
-// It asks the cluster for the kind of the objects first, so the views work without the API of a kind: the errors wrap
-// cluster.ErrNotServed then. Errors about missing rights name the request. The package changes nothing.
+// The package first asks the cluster whether it serves the kind. If not, errors wrap cluster.ErrNotServed, so that the
+// views work without the API of a kind. Errors about missing rights name the request. The package changes nothing.
 //
 // List and Get are the calls to start from.
 package typedread

@@ -66,7 +66,7 @@ func setStatus(plane *v1alpha1.RunlevelControlPlane, s *Snapshot, problem string
 	if s.workers > 0 {
 		summary.Before = fmt.Sprintf("Waiting for %d other Machines of the cluster to be deleted", s.workers)
 	}
-	owners.Set(plane, initialized(s, status, machines), s.available(machines), s.rollingOut(machines, problem),
+	owners.Set(plane, setInitialized(s, status, machines), s.available(machines), s.rollingOut(machines, problem),
 		owners.Remediated(machines, "RunlevelControlPlane"))
 	owners.SetSummary(plane, summary)
 	if plane.DeletionTimestamp == nil {
@@ -88,10 +88,10 @@ func WithoutCluster(plane *v1alpha1.RunlevelControlPlane) string {
 		plane.Namespace, v1alpha1.GroupVersion.Group, plane.Name)
 }
 
-// initialized returns the condition Initialized, and sets the field that Cluster API reads: if a machine has joined,
+// setInitialized returns the condition Initialized, and sets the field that Cluster API reads: if a machine has joined,
 // the API server was reached. The condition stays true. It does not depend on the health of the node, since Cluster
 // API's core does not look at nodes before.
-func initialized(s *Snapshot, status *v1alpha1.RunlevelControlPlaneStatus,
+func setInitialized(s *Snapshot, status *v1alpha1.RunlevelControlPlaneStatus,
 	machines []*clusterv1.Machine) metav1.Condition {
 	hasJoined := func(m *clusterv1.Machine) bool { return m.Status.NodeRef.IsDefined() }
 	if s.isInitialized() || slices.ContainsFunc(machines, hasJoined) {

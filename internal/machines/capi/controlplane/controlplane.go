@@ -31,7 +31,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
-// concurrency is how many control planes are reconciled at once: an extension that hangs holds up its own.
+// concurrency limits how many control planes are reconciled at once: a hanging extension delays only its own.
 const concurrency = 10
 
 const (

@@ -161,7 +161,7 @@ func (r *Reconciler) tryReplacement(ctx context.Context, s *Snapshot, name strin
 }
 
 // readAgain reads a control plane once more, since calls of an extension and the admission of a replacement take time.
-// It reports whether the next step is still the same. If so, it updates the snapshot.
+// readAgain reports whether the next step is still the same, and updates the snapshot if so.
 func (r *Reconciler) readAgain(ctx context.Context, s *Snapshot) (bool, error) {
 	now, err := r.read(ctx, r.machines.Live, client.ObjectKeyFromObject(s.plane))
 	if err != nil {
@@ -169,7 +169,7 @@ func (r *Reconciler) readAgain(ctx context.Context, s *Snapshot) (bool, error) {
 	}
 	if now == nil || now.plane.Generation != s.plane.Generation || now.step.Action != s.step.Action ||
 		now.step.Machine != s.step.Machine ||
-		now.remedy.replaced() != s.remedy.replaced() {
+		now.remedy.machineToReplace() != s.remedy.machineToReplace() {
 		s.lookAgain(changedPause)
 		return false, nil
 	}

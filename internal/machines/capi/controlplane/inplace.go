@@ -26,7 +26,7 @@ import (
 const (
 	// mostOfReason is the longest reason in bytes: an event has one, and a condition those of several machines.
 	mostOfReason = 900
-	// permissionPause is when to look again whether the quorum guard has answered, if no change was observed before.
+	// permissionPause is the interval at which the answer of the quorum guard is read, if no change is observed before.
 	permissionPause = 30 * time.Second
 )
 

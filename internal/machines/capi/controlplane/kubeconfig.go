@@ -32,7 +32,7 @@ import (
 const (
 	// kubeconfigKey is the key of a kubeconfig in its Secret, by Cluster API's contract.
 	kubeconfigKey = "value"
-	// clientLifetime is how long the certificate in a kubeconfig is valid. It is renewed after half of that.
+	// clientLifetime is the validity of the certificate in a kubeconfig, which is renewed after half of that time.
 	clientLifetime = 365 * 24 * time.Hour
 	// kubeconfigPause is the time until the next look at the endpoint and the Secrets that a kubeconfig requires, and
 	// keptPause until the next look at an existing kubeconfig: Secrets are not watched.

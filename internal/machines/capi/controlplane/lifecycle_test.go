@@ -38,8 +38,9 @@ func (p *plant) machine(name string, labels map[string]string) *clusterv1.Machin
 // cluster returns the Cluster.
 func (p *plant) cluster() *clusterv1.Cluster { return &clusterv1.Cluster{ObjectMeta: p.Meta("c")} }
 
-// TestWaits has a control plane do nothing until its Cluster is not paused, refers to it, and the template exists.
-func TestWaits(t *testing.T) {
+// TestControlPlaneWaitsForItsCluster has a control plane do nothing until its Cluster is not paused, refers to it, and
+// the template exists.
+func TestControlPlaneWaitsForItsCluster(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 1, 1)
 	p.MustPatch(p.cluster(), `{"spec":{"paused":true}}`)
@@ -58,7 +59,7 @@ func TestWaits(t *testing.T) {
 	expectNothing()
 
 	p.MustPatch(p.cluster(), `{"spec":{"paused":false,"controlPlaneRef":{"name":"other"}}}`)
-	p.nudge() // the Cluster does not lead to it any more
+	p.nudge() // the Cluster no longer leads to it
 	p.awaitCondition(clusterv1.AvailableCondition, metav1.ConditionFalse,
 		"no Cluster of namespace "+p.Namespace+" has this control plane: set spec.controlPlaneRef")
 	expectNothing()

@@ -49,8 +49,8 @@ type remedy struct {
 	data *remediationData // of a machine that has to be deleted; nil otherwise
 }
 
-// replaced returns the name of the machine that must be deleted; empty if there is none.
-func (r *remedy) replaced() string {
+// machineToReplace returns the name of the machine that must be deleted; empty if there is none.
+func (r *remedy) machineToReplace() string {
 	if r == nil || r.data == nil {
 		return ""
 	}
@@ -182,7 +182,7 @@ func (s *Snapshot) isInitialized() bool {
 // remediate writes the condition of an unhealthy machine, and deletes the machine if it is due. The control plane gets
 // the data for the replacement first.
 func (r *Reconciler) remediate(ctx context.Context, s *Snapshot) error {
-	if name := s.remedy.replaced(); name != "" {
+	if name := s.remedy.machineToReplace(); name != "" {
 		if err := r.tryReplacement(ctx, s, name); err != nil {
 			return err
 		}

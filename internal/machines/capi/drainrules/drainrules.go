@@ -1,7 +1,7 @@
 // Package drainrules finds the rule by which the drain of a Machine of Cluster API treats a pod: by the pod's label,
 // then by the first MachineDrainRule that selects the Machine and the pod.
 //
-// It does not list MachineDrainRules and does not drain: the controller does, through package drain. An overview shows
+// The package neither lists MachineDrainRules nor drains: the controller does, through package drain. An overview shows
 // the effect of a drain by the same rules.
 //
 // PodRules is the call to start from.

@@ -26,7 +26,7 @@ type verdict struct {
 	isHealthy bool
 	reason    string   // of the condition HealthCheckSucceeded of an unhealthy machine; empty for others
 	problems  []string // of an unhealthy machine
-	// again is when the running timeout ends; zero if there is none.
+	// again is the time until the running timeout ends; zero if none is running.
 	again time.Duration
 }
 

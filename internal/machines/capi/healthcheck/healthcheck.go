@@ -41,7 +41,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// concurrency is how many health checks are worked on at a time.
+// concurrency limits how many health checks are reconciled at a time.
 const concurrency = 10
 
 // A Reconciler marks the unhealthy machines of Cluster API's MachineHealthChecks.

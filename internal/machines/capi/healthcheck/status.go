@@ -57,7 +57,7 @@ func newCheckStatus(check *clusterv1.MachineHealthCheck, c remediation.Census,
 	return status
 }
 
-// restriction is why no machine is remediated, in the words of Cluster API.
+// restriction returns the reason why no machine is remediated, in the words of Cluster API.
 func restriction(check *clusterv1.MachineHealthCheck, c remediation.Census) string {
 	const message = "Remediation is not allowed, the number of not started or unhealthy machines %s (total: %d, " +
 		"unhealthy: %d, %s: %s)"

@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// leastWrites is how many writes an update of one machine in place has at least.
+// leastWrites is the least number of writes of an update of one machine in place.
 const leastWrites = 10
 
 var thorough = flag.Bool("thorough", false,

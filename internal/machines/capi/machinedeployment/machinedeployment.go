@@ -32,7 +32,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
-// concurrency is how many MachineDeployments are worked on at a time.
+// concurrency limits how many MachineDeployments are reconciled at a time.
 const concurrency = 10
 
 // A Reconciler rolls out the templates of Cluster API's MachineDeployments.

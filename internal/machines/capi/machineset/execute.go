@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
+	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
@@ -35,8 +35,7 @@ func (r *Reconciler) claim(ctx context.Context, s *snapshot) error {
 }
 
 func isClusterOrDeployment(owner metav1.OwnerReference) bool {
-	return strings.HasPrefix(owner.APIVersion, clusterv1.GroupVersion.Group+"/") &&
-		(owner.Kind == "Cluster" || owner.Kind == "MachineDeployment")
+	return contract.IsOwnerOfKind(owner, "Cluster", "MachineDeployment")
 }
 
 // execute executes the plan of the set.

@@ -90,7 +90,7 @@ func TestMachinesAreMoved(t *testing.T) {
 	if _, isUpdating := infrastructure.Annotations[clusterv1.UpdateInProgressAnnotation]; !isUpdating {
 		t.Errorf("the infrastructure is %+v", infrastructure)
 	}
-	// It is not moved on before its update has ended.
+	// The machine is not moved on before its update has ended.
 	f.annotate(source, clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation, "to")
 	f.MustPatch(target, `{"metadata":{"annotations":{%q:"from",%q:null}},"spec":{"replicas":0}}`,
 		clusterv1.MachineSetMoveMachinesToMachineSetAnnotation, clusterv1.AcknowledgedMoveAnnotation)

@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/contract"
 )
 
-// oldestSkew is how many minor versions a kubelet may be older than the API server.
+// oldestSkew is the number of minor versions that a kubelet may be older than the API server.
 const oldestSkew = 3
 
 // A preflightCheck returns why no machines can be created.
@@ -26,8 +26,8 @@ type preflightCheck struct {
 
 // preflightChecks are Cluster API's checks that do not need its ClusterClasses.
 var preflightChecks = []preflightCheck{
-	{clusterv1.MachineSetPreflightCheckControlPlaneIsStable, unstable},
-	{clusterv1.MachineSetPreflightCheckKubernetesVersionSkew, outsideSkew},
+	{clusterv1.MachineSetPreflightCheckControlPlaneIsStable, instability},
+	{clusterv1.MachineSetPreflightCheckKubernetesVersionSkew, versionSkew},
 	{clusterv1.MachineSetPreflightCheckKubeadmVersionSkew, notKubeadms},
 }
 
@@ -115,7 +115,7 @@ func parseVersion(text string) (*version.Version, error) {
 	return version.ParseSemantic(text)
 }
 
-func unstable(_ *clusterv1.MachineSet, plane planeVersions) string {
+func instability(_ *clusterv1.MachineSet, plane planeVersions) string {
 	switch {
 	case plane.current == nil:
 		return "is provisioning"
@@ -125,7 +125,7 @@ func unstable(_ *clusterv1.MachineSet, plane planeVersions) string {
 	return ""
 }
 
-func outsideSkew(set *clusterv1.MachineSet, plane planeVersions) string {
+func versionSkew(set *clusterv1.MachineSet, plane planeVersions) string {
 	machines, err := version.ParseSemantic(set.Spec.Template.Spec.Version)
 	switch {
 	case err != nil: // no version, or none that can be compared

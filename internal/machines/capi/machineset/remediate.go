@@ -64,7 +64,7 @@ func (s *snapshot) isOutdated() bool {
 }
 
 // remediable returns how many marked machines may be deleted at once, and the reason and message for the others.
-// blocked is why no machine can be created, or empty.
+// blocked is the reason why no machine can be created; empty if there is none.
 func (s *snapshot) remediable(blocked string) (most int, reason, message string) {
 	isOfDeployment := deploymentOf(s.set) != nil
 	switch {

@@ -83,15 +83,15 @@ func (w Writer) clone(ctx context.Context, t Template, template contract.Referen
 	name string) (
 	contract.Reference, error,
 ) {
-	made, err := w.References.Clone(ctx, template, t.created(name, w.Manager))
+	made, err := w.References.Clone(ctx, template, t.cloneForCreation(name, w.Manager))
 	if err != nil {
 		return made, err
 	}
 	return made, w.applyMetadata(ctx, t, made)
 }
 
-// created describes a new object of a machine.
-func (t Template) created(name string, manager client.FieldOwner) contract.Clone {
+// cloneForCreation describes a new object of a machine.
+func (t Template) cloneForCreation(name string, manager client.FieldOwner) contract.Clone {
 	wanted := t.clone(name, manager)
 	owner := t.Owner
 	owner.Controller, owner.BlockOwnerDeletion = nil, nil
@@ -107,7 +107,8 @@ func (w Writer) Try(ctx context.Context, t Template, name string) error {
 		if !template.IsDefined() {
 			continue
 		}
-		if _, err := w.References.Clone(ctx, template, t.created(name, w.Manager), client.DryRunAll); err != nil {
+		if _, err := w.References.Clone(ctx, template, t.cloneForCreation(name, w.Manager),
+			client.DryRunAll); err != nil {
 			return &creationError{name: name, err: err}
 		}
 	}

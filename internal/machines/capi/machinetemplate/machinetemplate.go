@@ -2,9 +2,9 @@
 // from a template, and keeps them like it: a Machine with its infrastructure and its bootstrap config, the fields of
 // the template that need no new machine, and the desired state of an update in place.
 //
-// It does not decide how many machines there are, nor which one is replaced or updated: their owners do.
+// The package decides neither the number of machines, nor which one is replaced or updated: their owners do.
 //
-// A Template is what machines are made of, and a Writer writes them. Writer.Create is the call to start from.
+// A Template has the contents of new machines, and a Writer writes machines. Writer.Create is the call to start from.
 package machinetemplate
 
 import (

@@ -86,7 +86,7 @@ func (w Writer) BeginUpdate(ctx context.Context, t Template, machine *clusterv1.
 	return begun, nil
 }
 
-// triggerRetries is how often the write that triggers an update is repeated after a conflict.
+// triggerRetries limits how often the write that triggers an update is repeated after a conflict.
 const triggerRetries = 4
 
 // trigger triggers the update of a Machine. The Machine is read again, since its mark and its objects have other
@@ -129,7 +129,7 @@ func (w Writer) updateReferenced(ctx context.Context, t Template, ref, template 
 	if err != nil {
 		return err
 	}
-	_, err = w.References.Update(ctx, object, template, t.updated(ref.Name, w.Manager))
+	_, err = w.References.Update(ctx, object, template, t.cloneForUpdate(ref.Name, w.Manager))
 	return err
 }
 
@@ -154,11 +154,11 @@ func withHook(pending, hook string) string {
 func (w Writer) Preview(ctx context.Context, t Template, object *contract.Object,
 	template contract.Reference,
 ) (*unstructured.Unstructured, error) {
-	return w.References.Update(ctx, object, template, t.updated(object.GetName(), w.Manager), client.DryRunAll)
+	return w.References.Update(ctx, object, template, t.cloneForUpdate(object.GetName(), w.Manager), client.DryRunAll)
 }
 
-// updated describes an object of a machine during its update in place.
-func (t Template) updated(name string, manager client.FieldOwner) contract.Clone {
+// cloneForUpdate describes an object of a machine during its update in place.
+func (t Template) cloneForUpdate(name string, manager client.FieldOwner) contract.Clone {
 	wanted := t.clone(name, manager)
 	wanted.Annotations = map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
 	return wanted

@@ -22,11 +22,11 @@ import (
 const (
 	// judgedAfter is the age from which a machine without a condition UpToDate is counted.
 	judgedAfter = 10 * time.Second
-	// stuckAfter is how long a deletion may take before its machine is named.
+	// stuckAfter limits the time of a deletion before its machine is named.
 	stuckAfter = 15 * time.Minute
-	// shownMessages is how many messages of machines a condition has.
+	// shownMessages limits how many messages of machines a condition has.
 	shownMessages = 10
-	// longestMessage is how many bytes the message of a condition may have.
+	// longestMessage limits the bytes of the message of a condition.
 	longestMessage = 32768
 )
 
@@ -238,12 +238,12 @@ func aggregate(kind, source string, machines []*clusterv1.Machine) metav1.Condit
 	case metav1.ConditionUnknown:
 		reason = source + "Unknown"
 	}
-	return metav1.Condition{Type: kind, Status: worst, Reason: reason, Message: listed(named, isIssue)}
+	return metav1.Condition{Type: kind, Status: worst, Reason: reason, Message: joinMessages(named, isIssue)}
 }
 
-// listed returns a line for each message, with its further lines indented below. The order is that of Cluster API:
-// issues before unknown conditions, and the messages of many machines before those of few.
-func listed(named map[string][]string, isIssue map[string]bool) string {
+// joinMessages returns a line for each message, with its further lines indented below. The order is that of Cluster
+// API: issues before unknown conditions, and the messages of many machines before those of few.
+func joinMessages(named map[string][]string, isIssue map[string]bool) string {
 	rank := func(message string) int {
 		if isIssue[message] {
 			return 0

@@ -4,7 +4,7 @@
 // is claimed and its status is reported. Conditions have the types, reasons and messages of Cluster API's own
 // controllers.
 //
-// It does not decide how many machines there are, nor which one is created or deleted: each controller does.
+// The package decides neither the number of machines, nor which one is created or deleted: each controller does.
 //
 // Summary is the type to start from.
 package owners

@@ -14,11 +14,12 @@ import (
 // that have it.
 const QuorumHook = "EtcdQuorumOperator"
 
-// permissionLifetime is how long an update may begin after it was requested: a member of etcd may be lost later.
+// permissionLifetime limits the time between the request of an update and its begin: a member of etcd may be lost
+// later.
 const permissionLifetime = time.Minute
 
-// reservationTime is how long the guard permits no other update after the request: the clock of the control plane may
-// be behind.
+// reservationTime is the time after a request in which the guard permits no other update: the clock of the control
+// plane may be behind.
 const reservationTime = 2 * permissionLifetime
 
 // IsGuarded reports whether an update in place needs the permission of the quorum guard.

@@ -2,7 +2,7 @@
 // reason for a wait in the condition Ready and in events, and removes the finalizer of an object being deleted when
 // spec.terminated is true.
 //
-// It needs the rights: externalmachines get, list, watch, patch; externalmachines/status patch; events of
+// The controller needs the rights: externalmachines get, list, watch, patch; externalmachines/status patch; events of
 // events.k8s.io create, patch.
 //
 // SetupWithManager is the call to start from.
@@ -35,7 +35,7 @@ type reconciler struct {
 	Events events.EventRecorder
 }
 
-// concurrency is how many machines are reconciled at once.
+// concurrency limits how many machines are reconciled at once.
 const concurrency = 10
 
 // SetupWithManager adds the controller to a manager.

@@ -8,8 +8,8 @@
 // The controller of KwokConfigs creates a Secret for each one, so that Cluster API's Machines can have bootstrap data
 // though nothing boots.
 //
-// They need the rights: kwokmachines get, list, watch, patch, delete; kwokmachines/status patch; nodes get, list,
-// create, delete; kwokconfigs get, list, watch; kwokconfigs/status patch; secrets create.
+// The controllers need the rights: kwokmachines get, list, watch, patch, delete; kwokmachines/status patch; nodes get,
+// list, create, delete; kwokconfigs get, list, watch; kwokconfigs/status patch; secrets create.
 //
 // SetupWithManager is the call to start from.
 package kwok

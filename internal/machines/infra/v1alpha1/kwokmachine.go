@@ -46,16 +46,16 @@ type KwokMachineSpec struct {
 	// +kubebuilder:validation:MaxLength=45
 	// +kubebuilder:validation:XValidation:rule="self == '' || isIP(self)",message="spec.address has to be an IP address"
 	Address string `json:"address,omitempty"`
-	// startAfter is how long the start takes: there is no Node before, and the machine is not provisioned.
+	// startAfter is the duration of the start: there is no Node before, and the machine is not provisioned.
 	//
 	// +optional
 	StartAfter metav1.Duration `json:"startAfter,omitempty"`
-	// deleteAfter is how long the end takes: the object stays for that long after it was deleted.
+	// deleteAfter is the duration of the deletion: the object stays for that long after it was deleted.
 	//
 	// +optional
 	DeleteAfter metav1.Duration `json:"deleteAfter,omitempty"`
-	// vanishAfter is how long the machine runs until it vanishes, as one that a cloud has lost: the object is gone
-	// then, and the Node stays. It never vanishes if this is empty.
+	// vanishAfter is the time after which a running machine vanishes, like one that a cloud has lost: the object no
+	// longer exists then, and the Node stays. If it is empty, the machine never vanishes.
 	//
 	// +optional
 	VanishAfter *metav1.Duration `json:"vanishAfter,omitempty"`
@@ -80,7 +80,7 @@ type StartFailure struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message"`
-	// times is how often the start fails before it succeeds. Zero means that it never succeeds.
+	// times is the number of failed starts before one succeeds. Zero means that none succeeds.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0

@@ -19,7 +19,7 @@ const (
 	Error       = "Error"
 )
 
-// maxMessage is how long the message of a condition gets.
+// maxMessage limits the bytes of the message of a condition.
 const maxMessage = 1024
 
 // countReplicas sets the counts of a status. During its deletion, a machine counts as ready while its node is ready,

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/enqueue"
 	"github.com/runlevel/runlevel/internal/machines/patch"
@@ -67,7 +68,7 @@ func SetupWithManager(manager ctrl.Manager) error {
 var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, isNode := e.ObjectOld.(*corev1.Node)
 	after, ok := e.ObjectNew.(*corev1.Node)
-	return !isNode || !ok || NodeReady(before).Status != NodeReady(after).Status ||
+	return !isNode || !ok || conditions.NodeReady(before).Status != conditions.NodeReady(after).Status ||
 		deletion.IsControlPlane(before) != deletion.IsControlPlane(after)
 }}
 

@@ -175,7 +175,7 @@ func changesOf(value, wanted map[string]any) []string {
 	return changes
 }
 
-// mostOfValue is how much of the value of a field is shown.
+// mostOfValue limits the bytes shown of the value of a field.
 const mostOfValue = 60
 
 // valueText returns a value of a field as JSON, in a few words.

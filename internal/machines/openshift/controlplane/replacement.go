@@ -217,7 +217,7 @@ func waitsOf(slots []Slot) []string {
 	return append(starting, going...)
 }
 
-// shownNames is how many names a message has.
+// shownNames limits how many names a message has.
 const shownNames = 5
 
 func few(names []string) string { return printable.Few(names, shownNames) }

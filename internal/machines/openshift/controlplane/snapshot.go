@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/annotation"
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/enqueue"
 	"github.com/runlevel/runlevel/internal/machines/remediation"
@@ -46,7 +47,7 @@ type Snapshot struct {
 	after      time.Duration // until the next node counts as not ready; 0 if there is none
 }
 
-// wanted is how many machines the set wants.
+// wanted returns the desired number of machines.
 func (s *Snapshot) wanted() int { return int(ptr.Deref(s.set.Spec.Replicas, 3)) }
 
 // hasWork reports whether there is something to write besides the status.
@@ -286,8 +287,8 @@ func detailOf(m *machinev1beta1.Machine) string {
 	return held
 }
 
-// nodeGrace is how long a node of a running machine may not be ready, because it restarts for example, before its
-// machine counts as not ready. It is OpenShift's.
+// nodeGrace is the time after which a running machine counts as not ready because its node is not ready: the node may
+// restart. OpenShift's controller has the same limit.
 const nodeGrace = 20 * time.Minute
 
 // readinessOf reports whether a machine is ready: it runs, or is being deleted, and its node is ready. A running one
@@ -299,7 +300,7 @@ func readinessOf(m *machinev1beta1.Machine, nodes []corev1.Node, now time.Time) 
 	if i < 0 || phase != machinev1beta1.PhaseRunning && phase != machinev1beta1.PhaseDeleting {
 		return false, 0
 	}
-	ready := NodeReady(&nodes[i])
+	ready := conditions.NodeReady(&nodes[i])
 	if ready.Status == corev1.ConditionTrue {
 		return true, 0
 	}
@@ -308,14 +309,4 @@ func readinessOf(m *machinev1beta1.Machine, nodes []corev1.Node, now time.Time) 
 		return false, 0
 	}
 	return true, left
-}
-
-// NodeReady returns the condition Ready of a node, or an empty one.
-func NodeReady(node *corev1.Node) corev1.NodeCondition {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition
-		}
-	}
-	return corev1.NodeCondition{}
 }

@@ -31,9 +31,9 @@ type checkedMachine struct {
 // A verdict is the result of the health check of a machine.
 type verdict struct {
 	isHealthy bool
-	// unhealthy is why the machine needs remediation; empty if it does not, or not yet.
+	// unhealthy is the reason why the machine needs remediation; empty if it does not, or not yet.
 	unhealthy string
-	// again is when the running timeout ends; zero if there is none.
+	// again is the time until the running timeout ends; zero if none is running.
 	again time.Duration
 }
 
@@ -126,7 +126,7 @@ const (
 	requests  = machinev1beta1.ExternalRemediationRequestAvailable
 )
 
-// An externalProblem is why external remediation can't be requested.
+// An externalProblem is the reason why external remediation can't be requested.
 type externalProblem struct {
 	of     machinev1beta1.ConditionType // that becomes false
 	reason string

@@ -87,7 +87,9 @@ func TestExamine(t *testing.T) {
 			target: checkedMachine{running(phase(machinev1beta1.PhaseFailed)), ready(corev1.ConditionTrue, time.Hour)},
 			want:   verdict{unhealthy: "its phase is Failed"},
 		},
-		"a Machine being deleted": {target: checkedMachine{running(deleted), ready(corev1.ConditionTrue, time.Hour)}},
+		"a Machine being deleted": {
+			target: checkedMachine{running(markDeleted), ready(corev1.ConditionTrue, time.Hour)},
+		},
 		"a Machine under external remediation": {target: checkedMachine{running(func(m *machinev1beta1.Machine) {
 			m.Annotations = map[string]string{ExternalRemediationAnnotation: ""}
 		}), ready(corev1.ConditionTrue, time.Hour)}},
@@ -107,7 +109,7 @@ func phase(phase string) func(*machinev1beta1.Machine) {
 	return func(m *machinev1beta1.Machine) { m.Status.Phase = &phase }
 }
 
-func deleted(m *machinev1beta1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: now} }
+func markDeleted(m *machinev1beta1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: now} }
 
 func TestStatusOfAStorm(t *testing.T) {
 	limit := intstr.FromString("40%")

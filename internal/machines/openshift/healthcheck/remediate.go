@@ -44,7 +44,7 @@ func (r *reconciler) remediate(
 	}
 	err := patch.DeleteWithLock(ctx, r.client, machine)
 	switch {
-	case apierrors.IsNotFound(err): // it does not exist any more
+	case apierrors.IsNotFound(err): // it no longer exists
 		return nil
 	case apierrors.IsConflict(err): // it is examined again
 		return err

@@ -20,6 +20,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/enqueue"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
@@ -133,15 +134,8 @@ func messageOf(problem error) string {
 }
 
 func readinessOf(node *corev1.Node) readiness {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return readiness{
-				isReady: condition.Status == corev1.ConditionTrue,
-				since:   condition.LastTransitionTime.Time,
-			}
-		}
-	}
-	return readiness{}
+	ready := conditions.NodeReady(node)
+	return readiness{isReady: ready.Status == corev1.ConditionTrue, since: ready.LastTransitionTime.Time}
 }
 
 // publishSelector writes the selector of a set into status.labelSelector, which its scale subresource uses, if it is

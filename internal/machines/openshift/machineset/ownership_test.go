@@ -73,7 +73,7 @@ func TestRelease(t *testing.T) {
 	f.MustDelete(set)
 	f.Eventually("the others go with their set", func() bool { return len(f.machines()) == 1 })
 	if f.ownerOf(released) != "" || released.DeletionTimestamp != nil {
-		t.Errorf("the machine that was released is to stay: %+v", released.ObjectMeta)
+		t.Errorf("released machine: got %+v, want no owner and no deletion", released.ObjectMeta)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestMarkTheCacheHasNotSeen(t *testing.T) {
 	f.scale(set, 5)
 	f.Eventually("one machine less", func() bool { return len(f.machines()) == 5 })
 	if names(f.machines())[marked.Name] {
-		t.Errorf("%s was marked and is still there", marked.Name)
+		t.Errorf("got the marked machine %s, want it deleted", marked.Name)
 	}
 }
 

@@ -55,7 +55,7 @@ func linkedToClusterAPI(seen candidates) string {
 		"both, and the annotation %s of the node if that was the other one", seen.node.Name, owner, clusterAPIMachine)
 }
 
-// most is how many names a message lists.
+// most limits how many names a message lists.
 const most = 3
 
 func severalMachines(seen candidates) string {
@@ -64,7 +64,7 @@ func severalMachines(seen candidates) string {
 	}
 	var names []string
 	for _, machine := range seen.machines {
-		names = append(names, fmt.Sprintf("%s (%s)", name(machine), shared(seen.node, machine)))
+		names = append(names, fmt.Sprintf("%s (%s)", name(machine), sharedIdentity(seen.node, machine)))
 	}
 	slices.Sort(names)
 	return fmt.Sprintf("node %s is not linked, it could be that of several Machines: %s", seen.node.Name,
@@ -78,7 +78,7 @@ func severalNodes(seen candidates) string {
 	machine := seen.machines[0]
 	var names []string
 	for _, node := range seen.nodes {
-		names = append(names, fmt.Sprintf("%s (%s)", node.Name, shared(node, machine)))
+		names = append(names, fmt.Sprintf("%s (%s)", node.Name, sharedIdentity(node, machine)))
 	}
 	slices.Sort(names)
 	return fmt.Sprintf("Machine %s is not linked, several nodes could be its node: %s", name(machine),
@@ -114,7 +114,7 @@ func linkedToAnotherNode(seen candidates) string {
 		return fmt.Sprintf("node %s is not linked, its Machine %s is being deleted with node %s", seen.node.Name,
 			name(machine), ref.Name)
 	case seen.former != nil:
-		return fmt.Sprintf("node %s is not linked, its Machine %s is linked to node %s, which is still there",
+		return fmt.Sprintf("node %s is not linked, its Machine %s is linked to node %s, which exists",
 			seen.node.Name, name(machine), ref.Name)
 	}
 	return ""
@@ -135,8 +135,8 @@ func linkedToAnotherMachine(seen candidates) string {
 		seen.node.Name, name(seen.machines[0]), printable.Few(names, most))
 }
 
-// shared returns the providerID or the address that a node and a Machine have in common.
-func shared(node *corev1.Node, machine *machinev1beta1.Machine) string {
+// sharedIdentity returns the providerID or the address that a node and a Machine have in common.
+func sharedIdentity(node *corev1.Node, machine *machinev1beta1.Machine) string {
 	if hasProviderID(node, machine) {
 		return "providerID " + node.Spec.ProviderID
 	}

@@ -49,8 +49,8 @@ func deleting(machine *machinev1beta1.Machine) *machinev1beta1.Machine {
 	return machine
 }
 
-// again returns a node that has joined after another one of its name was deleted.
-func again(node *corev1.Node) *corev1.Node {
+// rejoined returns a node that has joined after another one of its name was deleted.
+func rejoined(node *corev1.Node) *corev1.Node {
 	node.UID = "later"
 	return node
 }
@@ -119,10 +119,10 @@ func TestJudge(t *testing.T) {
 		"a Machine whose node was deleted": {
 			seen: candidates{node: n, machines: machines(aMachine("m", "p", "", "o"))}, machine: "m",
 		},
-		"a Machine whose node is still there": {
+		"a Machine whose node exists": {
 			seen: candidates{node: n, machines: machines(aMachine("m", "p", "", "o")), former: aNode("o", "", "")},
 			problem: "node n is not linked, its Machine shop/m is linked to node o, " +
-				"which is still there",
+				"which exists",
 		},
 		"a Machine being deleted, and another node": {
 			seen:    candidates{node: n, machines: machines(deleting(aMachine("m", "p", "", "o")))},
@@ -130,7 +130,7 @@ func TestJudge(t *testing.T) {
 		},
 		"a Machine being deleted, and another host of its node's name and address": {
 			seen: candidates{
-				node:     again(aNode("n", "", "10.0.0.1")),
+				node:     rejoined(aNode("n", "", "10.0.0.1")),
 				machines: machines(deleting(aMachine("m", "q", "10.0.0.1", "n"))),
 			},
 			problem: "node n is not linked, its Machine shop/m is being deleted with an earlier node of that name, " +
@@ -139,7 +139,7 @@ func TestJudge(t *testing.T) {
 		},
 		"a Machine being deleted, whose host joins again": {
 			seen: candidates{
-				node:     again(aNode("n", "p", "")),
+				node:     rejoined(aNode("n", "p", "")),
 				machines: machines(deleting(aMachine("m", "p", "", "n"))),
 			}, machine: "m",
 		},

@@ -34,7 +34,7 @@ import (
 // MachineAnnotation is the annotation of a node that names its Machine, as namespace/name.
 const MachineAnnotation = "machine.openshift.io/machine"
 
-// concurrency is how many nodes are linked at a time.
+// concurrency limits how many nodes are linked at a time.
 const concurrency = 10
 
 // A reconciler links nodes to their Machines. Its requests are names of nodes.

@@ -36,7 +36,7 @@ var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 		!equality.Semantic.DeepEqual(before.Status.NodeRef, now.Status.NodeRef)
 }}
 
-// maxCandidates is how many candidates are reconciled after a change. If more candidates share an address or a
+// maxCandidates limits how many candidates are reconciled after a change. If more candidates share an address or a
 // providerID, it identifies no pair, and nothing is linked.
 const maxCandidates = 10
 

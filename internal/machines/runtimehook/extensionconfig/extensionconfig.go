@@ -30,7 +30,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
-// concurrency is how many extensions are called at a time: a slow one does not block the others.
+// concurrency limits how many extensions are called at a time: a slow one does not block the others.
 const concurrency = 5
 
 // Options configure the discovery. The zero value works.

@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// longestMessage is how much of a problem is reported in the condition.
+// longestMessage limits the bytes of a problem in the condition.
 const longestMessage = 4 << 10
 
 // newStatus returns the status after a discovery. If an extension does not answer, as during a restart, the handlers of

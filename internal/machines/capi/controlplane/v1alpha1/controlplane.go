@@ -67,7 +67,7 @@ type RunlevelControlPlaneSpec struct {
 	//
 	// +optional
 	MachineNaming ControlPlaneMachineNaming `json:"machineNaming,omitempty,omitzero"`
-	// rollout is how machines are replaced or updated.
+	// rollout configures the replacement and the update of machines.
 	//
 	// +optional
 	Rollout ControlPlaneRollout `json:"rollout,omitempty,omitzero"`
@@ -75,7 +75,7 @@ type RunlevelControlPlaneSpec struct {
 	//
 	// +optional
 	Remediation ControlPlaneRemediation `json:"remediation,omitempty,omitzero"`
-	// controlPlaneEndpoint is where clients reach the API servers, if the Cluster does not have it from its
+	// controlPlaneEndpoint is the address of the API servers for clients, if the Cluster does not have it from its
 	// infrastructure.
 	//
 	// +optional
@@ -101,7 +101,7 @@ type ControlPlaneMachineTemplateSpec struct {
 	//
 	// +kubebuilder:validation:XValidation:rule="has(self.configRef) || has(self.dataSecretName)",message="spec.machineTemplate.spec.bootstrap is empty: write configRef or dataSecretName"
 	Bootstrap clusterv1.Bootstrap `json:"bootstrap"`
-	// minReadySeconds is how long a machine has to be ready until it counts as available.
+	// minReadySeconds is the time for which a machine has to be ready before it counts as available.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -136,7 +136,7 @@ type ControlPlaneMachineNaming struct {
 	Template string `json:"template,omitempty"`
 }
 
-// A ControlPlaneRollout is how machines are replaced or updated.
+// A ControlPlaneRollout configures the replacement and the update of machines.
 type ControlPlaneRollout struct {
 	// after is a time from which on machines that are older are replaced.
 	//
@@ -157,7 +157,7 @@ type ControlPlaneRolloutStrategy struct {
 
 // A ControlPlaneRollingUpdate replaces or updates one machine after the other.
 type ControlPlaneRollingUpdate struct {
-	// maxSurge is how many machines may be created before an outdated one is updated or deleted: 1, the default, or 0.
+	// maxSurge limits how many machines are created before an outdated one is updated or deleted: 1, the default, or 0.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -167,7 +167,7 @@ type ControlPlaneRollingUpdate struct {
 
 // A ControlPlaneRemediation limits the replacement of unhealthy machines.
 type ControlPlaneRemediation struct {
-	// maxRetry is how often a replacement that is unhealthy as well is replaced; without limit if it is not set.
+	// maxRetry limits how often a replacement that is unhealthy as well is replaced; without limit if it is not set.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -177,8 +177,8 @@ type ControlPlaneRemediation struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	RetryPeriodSeconds *int32 `json:"retryPeriodSeconds,omitempty"`
-	// minHealthyPeriodSeconds is how long a replacement has to be healthy so that its next remediation is no retry;
-	// 3600 if it is not set.
+	// minHealthyPeriodSeconds is the time for which a replacement has to be healthy so that its next remediation is
+	// not a retry; 3600 if it is not set.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0

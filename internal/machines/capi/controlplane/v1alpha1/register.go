@@ -2,7 +2,7 @@
 // infrastructure and bootstrap configs makes. It keeps Cluster API's contract of control planes. Its definition in
 // manifests is generated from this package.
 //
-// It has no behavior: the controller is in the package above.
+// The package has no behavior: the controller is in the package above.
 //
 // Install is the call to start from.
 //

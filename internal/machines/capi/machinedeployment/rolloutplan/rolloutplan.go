@@ -40,7 +40,7 @@ type SetState struct {
 	Unmoved      int             // machines that the set has still to move to another one
 }
 
-// An InPlaceDecision is whether the machines of an old set can become those of the new one by an update in place.
+// An InPlaceDecision has whether the machines of an old set can become those of the new one by an update in place.
 type InPlaceDecision struct {
 	IsPossible bool
 	Reason     string
