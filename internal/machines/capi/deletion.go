@@ -27,7 +27,7 @@ const defaultNodeDeletionTimeout = 10
 type deletionScope struct {
 	r *Reconciler
 	*machineState
-	nodeKept string // why the Node is neither drained nor deleted; empty if it is
+	nodeKept string // the reason why the Node is neither drained nor deleted; empty if there is none
 	failure  error  // makes the queue back off
 }
 

@@ -27,7 +27,7 @@ import (
 type referencedObject struct {
 	object  *contract.Object // nil if there is none
 	isGone  bool
-	problem error // why it could not be read
+	problem error // the reason why the object could not be read
 }
 
 // gatherReferences reads infrastructure and bootstrap config, and makes the Machine their owner.
@@ -160,8 +160,8 @@ type machineNode struct {
 	object              *corev1.Node
 	isGone              bool   // there is no Node that the deletion of the Machine drains and deletes
 	isDeletionRequested bool   // in this reconciliation
-	refusal             string // why that failed
-	problem             error  // why it could not be looked for
+	refusal             string // the reason why that failed
+	problem             error  // the reason why the Node could not be looked for
 	owner               string // the API group of another Machine that owns the Node, if this is the problem
 }
 

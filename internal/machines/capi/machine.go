@@ -41,7 +41,7 @@ import (
 
 // Options configure a Reconciler. The zero value works.
 type Options struct {
-	Concurrency int // how many machines are worked on at once; 20 if it is 0
+	Concurrency int // limits how many machines are reconciled at once; 0 means 20
 	// LongestWait limits the time until the next reconciliation, for tests; 0 means no limit.
 	LongestWait time.Duration
 	Now         func() time.Time // time.Now if it is nil

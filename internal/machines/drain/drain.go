@@ -54,7 +54,7 @@ type HeldPod struct {
 	Hold      PodHold
 	// Budgets are the names of the PodDisruptionBudgets that prevent the eviction of the pod.
 	Budgets []string
-	Message string // what holds the pod, in words, with its name
+	Message string // a sentence about the hold of the pod, with its name
 	Refusal string // the API server's answer when it refused the eviction
 	// Toleration is the toleration by which the pod is scheduled to a cordoned node, and IsAfterCordon is true if it
 	// was scheduled after the cordon. HeldPods finds both.

@@ -28,8 +28,8 @@ func Evict(ctx context.Context, client Client, node *corev1.Node, rules PodRules
 	if err != nil {
 		return nil, err
 	}
-	left, err := p.evictAll(ctx, now)
-	return append(left, waiting...), err
+	remaining, err := p.evictAll(ctx, now)
+	return append(remaining, waiting...), err
 }
 
 // turns returns the pods to evict now, and those that wait for their turn, or for their completion.
@@ -217,7 +217,7 @@ func firstTurn(pods []ruledPod) int32 {
 // nameBudgets adds the budgets to refused evictions, since the API server's answers rarely name them. An answer is kept
 // if the budgets can't be read, or allow the eviction by now.
 func (p *pass) nameBudgets(ctx context.Context, pods []corev1.Pod, all []*HeldPod) []HeldPod {
-	var left []HeldPod
+	var remaining []HeldPod
 	for i, held := range all {
 		if held == nil {
 			continue
@@ -230,9 +230,9 @@ func (p *pass) nameBudgets(ctx context.Context, pods []corev1.Pod, all []*HeldPo
 				}
 			}
 		}
-		left = append(left, *held)
+		remaining = append(remaining, *held)
 	}
-	return left
+	return remaining
 }
 
 // budgetsOf returns the budgets that apply to a pod.

@@ -29,7 +29,7 @@ type pass struct {
 	isUnreachable bool
 	now           time.Time                     // of the server, when the pods were read
 	cordonedAt    metav1.Time                   // zero if the taint has no time
-	daemonSets    map[types.NamespacedName]bool // whether they exist
+	daemonSets    map[types.NamespacedName]bool // whether each DaemonSet exists
 	budgets       map[string][]policyv1.PodDisruptionBudget
 }
 

@@ -36,7 +36,7 @@ type deletionScope struct {
 // observedInfrastructure has the facts about the infrastructure that a deletion uses.
 type observedInfrastructure struct {
 	infra.Instance               // IsDeleting is true once its deletion was requested, even if it no longer exists
-	problem        string        // why it can't be deleted or read
+	problem        string        // the reason why it can't be deleted or read
 	isUnreadable   bool          // the infrastructure can't be read
 	retryAfter     time.Duration // the pause that the provider requests; zero means none
 }
@@ -138,11 +138,11 @@ func (d *deletionScope) recordDrainEvent(reason, note, cause string) {
 	})
 }
 
-// lookAtInfrastructure reads the infrastructure, once until its deletion is requested.
-func (d *deletionScope) lookAtInfrastructure(ctx context.Context) observedInfrastructure {
+// observeInfrastructure reads the infrastructure, once until its deletion is requested.
+func (d *deletionScope) observeInfrastructure(ctx context.Context) observedInfrastructure {
 	if d.infrastructure == nil {
-		seen := d.readInfrastructure(ctx)
-		d.infrastructure = &seen
+		observed := d.readInfrastructure(ctx)
+		d.infrastructure = &observed
 	}
 	return *d.infrastructure
 }
@@ -152,10 +152,10 @@ func (d *deletionScope) lookAtInfrastructure(ctx context.Context) observedInfras
 func (d *deletionScope) readInfrastructure(ctx context.Context) observedInfrastructure {
 	isRecorded := conditions.Find(d.m.Status.Conditions,
 		machinev1beta1.InstanceExistsCondition).Reason == deletion.InstanceTerminating
-	seen := observedInfrastructure{Instance: infra.Instance{IsDeleting: d.isRequested || isRecorded}}
+	observed := observedInfrastructure{Instance: infra.Instance{IsDeleting: d.isRequested || isRecorded}}
 	if wait := d.memory.askUntil.Sub(d.r.options.Now()); d.memory.problem != "" && wait > 0 {
-		seen.problem, seen.retryAfter = d.memory.problem, wait
-		return seen
+		observed.problem, observed.retryAfter = d.memory.problem, wait
+		return observed
 	}
 	wanted, err := machineForInfra(d.m)
 	var instance infra.Instance
@@ -166,22 +166,22 @@ func (d *deletionScope) readInfrastructure(ctx context.Context) observedInfrastr
 	var invalid *infra.InvalidError
 	var unserved *infra.UnservedError
 	if !isProvisioned(d.m) && (errors.As(err, &invalid) || errors.As(err, &unserved)) {
-		return seen
+		return observed
 	}
 	if err != nil {
 		var retry *infra.RetryError
 		if errors.As(err, &retry) {
-			seen.retryAfter = d.r.bounded(retry.After)
+			observed.retryAfter = d.r.bounded(retry.After)
 		}
-		seen.problem, seen.isUnreadable = err.Error(), true
-		return seen
+		observed.problem, observed.isUnreadable = err.Error(), true
+		return observed
 	}
 	if d.memory.problem != "" && d.memory.askUntil.IsZero() { // the delete has just failed
-		seen.problem, d.memory.problem = d.memory.problem, ""
+		observed.problem, d.memory.problem = d.memory.problem, ""
 	}
-	instance.IsDeleting = seen.IsDeleting && !instance.Exists || instance.IsDeleting || d.isRequested
-	seen.Instance = instance
-	return seen
+	instance.IsDeleting = observed.IsDeleting && !instance.Exists || instance.IsDeleting || d.isRequested
+	observed.Instance = instance
+	return observed
 }
 
 // requestDeletion requests the deletion of the infrastructure.

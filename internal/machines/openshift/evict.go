@@ -16,8 +16,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// mostLeftPods limits how many remaining pods an event names.
-const mostLeftPods = 5
+// mostRemainingPods limits how many remaining pods an event names.
+const mostRemainingPods = 5
 
 // evict evicts the pods of the node, unless it is too early for that, and returns the reason why the drain waits; nil
 // if no pods remain. Stuck pods are named first. A pod with finalizers counts as stuck at the second check; those of
@@ -47,7 +47,7 @@ func (d *deletionScope) evictOnce(ctx context.Context) drainProgress {
 	}
 	var stuck, ending []string
 	for _, pod := range pods {
-		isKept := pod.Hold == drain.Finalizers && slices.Contains(d.memory.drain.left, pod.Message)
+		isKept := pod.Hold == drain.Finalizers && slices.Contains(d.memory.drain.remaining, pod.Message)
 		if isKept || pod.Hold == drain.Budget || pod.Hold == drain.Refused {
 			stuck = append(stuck, pod.Message)
 		} else {
@@ -62,7 +62,7 @@ func (d *deletionScope) evictOnce(ctx context.Context) drainProgress {
 // never end. They are terminated with the node.
 func (d *deletionScope) evictPods(ctx context.Context) ([]drain.HeldPod, error) {
 	listed := sets.New[types.UID]()
-	var left []string
+	var remaining []string
 	pods, err := drain.Evict(ctx, d.r.kubernetes, d.node,
 		func(_ context.Context, pod *corev1.Pod) (drain.PodRule, error) {
 			listed.Insert(pod.UID)
@@ -70,17 +70,17 @@ func (d *deletionScope) evictPods(ctx context.Context) ([]drain.HeldPod, error) 
 			if d.memory.cordonedPods == nil || d.memory.cordonedPods.Has(pod.UID) || toleration == "" {
 				return drain.PodRule{Behavior: drain.EvictPod}, nil
 			}
-			left = append(left, fmt.Sprintf("pod %s/%s (toleration %s)", pod.Namespace, pod.Name, toleration))
+			remaining = append(remaining, fmt.Sprintf("pod %s/%s (toleration %s)", pod.Namespace, pod.Name, toleration))
 			return drain.PodRule{Behavior: drain.SkipPod}, nil
 		})
 	if err == nil && d.memory.cordonedPods == nil {
 		d.memory.cordonedPods = listed
 	}
-	if len(left) > 0 {
-		slices.Sort(left)
+	if len(remaining) > 0 {
+		slices.Sort(remaining)
 		d.recordDrainEvent("DrainLeavesPods",
 			fmt.Sprintf("These pods came after node %q was cordoned, tolerate that, and end with the node: %s",
-				d.node.Name, printable.Few(left, mostLeftPods)), "")
+				d.node.Name, printable.Few(remaining, mostRemainingPods)), "")
 	}
 	return pods, err
 }
@@ -99,17 +99,17 @@ const (
 
 // drainProgress is the progress of draining a node. It is a value, and decides how long a drain waits.
 type drainProgress struct {
-	left    []string // a message about each remaining pod; the first ones are shown
-	problem string   // the reason why the pods could not be listed or evicted
-	isStuck bool     // an eviction is refused, or finalizers hold a pod, so that waiting alone does not help
-	looks   int      // number of evictions since the number of pods last fell
+	remaining []string // a message about each remaining pod; the first ones are shown
+	problem   string   // the reason why the pods could not be listed or evicted
+	isStuck   bool     // an eviction is refused, or finalizers hold a pod, so that waiting alone does not help
+	looks     int      // number of evictions since the number of pods last fell
 }
 
-// afterEviction returns the progress after another eviction of pods. If there was a problem, left and isStuck are not
-// known.
-func (p drainProgress) afterEviction(left []string, isStuck bool, problem string) drainProgress {
-	after := drainProgress{left: left, problem: problem, isStuck: isStuck, looks: p.looks + 1}
-	if problem == "" && p.problem == "" && len(left) < len(p.left) {
+// afterEviction returns the progress after another eviction of pods. If there was a problem, remaining and isStuck are
+// not known.
+func (p drainProgress) afterEviction(remaining []string, isStuck bool, problem string) drainProgress {
+	after := drainProgress{remaining: remaining, problem: problem, isStuck: isStuck, looks: p.looks + 1}
+	if problem == "" && p.problem == "" && len(remaining) < len(p.remaining) {
 		after.looks = 1
 	}
 	return after
@@ -117,10 +117,10 @@ func (p drainProgress) afterEviction(left []string, isStuck bool, problem string
 
 // wait returns the reason why the drain waits; nil if no pods remain.
 func (p drainProgress) wait() *deletion.Wait {
-	if p.problem == "" && len(p.left) == 0 {
+	if p.problem == "" && len(p.remaining) == 0 {
 		return nil
 	}
-	wait := &deletion.Wait{Stage: deletion.Draining, Reason: deletion.PodsEnd, Message: fewPods(p.left)}
+	wait := &deletion.Wait{Stage: deletion.Draining, Reason: deletion.PodsEnd, Message: fewPods(p.remaining)}
 	if p.problem != "" {
 		wait.Message = p.problem
 	}

@@ -38,24 +38,24 @@ func (r *reconciler) reconcileLive(ctx context.Context, m *machinev1beta1.Machin
 		hookConditions(m, &status, r.options.Now())
 		return ctrl.Result{}, r.writeStatus(ctx, m, status)
 	}
-	seen := observation{}
+	observed := observation{}
 	if ptr.Deref(m.Status.Phase, "") != machinev1beta1.PhaseFailed {
-		seen = r.observe(ctx, m)
+		observed = r.observe(ctx, m)
 	}
-	if err := r.writeProviderID(ctx, m, seen.instance); err != nil {
+	if err := r.writeProviderID(ctx, m, observed.instance); err != nil {
 		return ctrl.Result{}, err
 	}
-	next := liveStatus(m, seen, r.options.Now())
+	next := liveStatus(m, observed, r.options.Now())
 	if ptr.Deref(next.Phase, "") == machinev1beta1.PhaseFailed {
 		if err := r.markFailed(ctx, m); err != nil {
 			return ctrl.Result{}, err
 		}
-		next = liveStatus(m, seen, r.options.Now())
+		next = liveStatus(m, observed, r.options.Now())
 	}
 	if err := r.writeStatus(ctx, m, next); err != nil {
 		return ctrl.Result{}, err
 	}
-	return r.afterObservation(m, seen)
+	return r.afterObservation(m, observed)
 }
 
 // observe reads the infrastructure of a machine, and creates it if it was never provisioned.
@@ -77,16 +77,16 @@ func (r *reconciler) observe(ctx context.Context, m *machinev1beta1.Machine) obs
 }
 
 // afterObservation returns when to reconcile again. Infrastructure without a problem is watched.
-func (r *reconciler) afterObservation(m *machinev1beta1.Machine, seen observation) (ctrl.Result, error) {
+func (r *reconciler) afterObservation(m *machinev1beta1.Machine, observed observation) (ctrl.Result, error) {
 	var retry *infra.RetryError
 	var invalid *infra.InvalidError
 	switch {
-	case errors.As(seen.err, &retry):
+	case errors.As(observed.err, &retry):
 		return ctrl.Result{RequeueAfter: r.bounded(retry.After)}, nil
-	case errors.As(seen.err, &invalid) && !isProvisioned(m):
+	case errors.As(observed.err, &invalid) && !isProvisioned(m):
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{}, seen.err
+	return ctrl.Result{}, observed.err
 }
 
 // writeProviderID writes the ID of the instance into the Machine.

@@ -43,7 +43,7 @@ import (
 
 // Options configure a reconciler. The zero value works.
 type Options struct {
-	Concurrency int // how many machines are reconciled at once; 20 if it is 0
+	Concurrency int // limits how many machines are reconciled at once; 0 means 20
 	// Infrastructure creates and deletes the infrastructure of machines; nil means infra.Objects.
 	Infrastructure Infrastructure
 	// LongestWait limits the time until the next pass, for tests; 0 means no limit.

@@ -130,7 +130,7 @@ func (d *deletionScope) awaitOtherDrains(others []string) *deletion.Wait {
 // awaitPreTerminateHooks waits for the hooks that hold the infrastructure.
 func (d *deletionScope) awaitPreTerminateHooks(ctx context.Context) (*deletion.Wait, error) {
 	hooks := d.m.Spec.LifecycleHooks.PreTerminate
-	if len(hooks) == 0 || d.lookAtInfrastructure(ctx).IsDeleting {
+	if len(hooks) == 0 || d.observeInfrastructure(ctx).IsDeleting {
 		return nil, nil
 	}
 	return &deletion.Wait{
@@ -141,26 +141,26 @@ func (d *deletionScope) awaitPreTerminateHooks(ctx context.Context) (*deletion.W
 
 // deleteInfrastructure deletes the infrastructure, and waits until it no longer exists.
 func (d *deletionScope) deleteInfrastructure(ctx context.Context) (*deletion.Wait, error) {
-	seen := d.lookAtInfrastructure(ctx)
-	if seen.problem == "" && seen.Exists && !seen.IsDeleting {
+	observed := d.observeInfrastructure(ctx)
+	if observed.problem == "" && observed.Exists && !observed.IsDeleting {
 		d.requestDeletion(ctx)
 		d.infrastructure = nil
-		seen = d.lookAtInfrastructure(ctx)
+		observed = d.observeInfrastructure(ctx)
 	}
 	wait := deletion.Wait{Stage: deletion.Terminating}
 	switch {
-	case seen.problem != "":
-		wait.Reason, wait.Message, wait.After = deletion.InfrastructureProblem, seen.problem, seen.retryAfter
-	case !seen.Exists:
+	case observed.problem != "":
+		wait.Reason, wait.Message, wait.After = deletion.InfrastructureProblem, observed.problem, observed.retryAfter
+	case !observed.Exists:
 		return nil, nil
 	default:
 		wait.Reason, wait.After = deletion.InfrastructureGoes, infrastructureChecks
-		wait.Message = fmt.Sprintf("waiting for %s %s to be gone", seen.Kind.Kind, client.ObjectKeyFromObject(d.m))
-		if len(seen.Finalizers) > 0 {
-			wait.Message += ", which these finalizers hold: " + strings.Join(seen.Finalizers, ", ")
+		wait.Message = fmt.Sprintf("waiting for %s %s to be gone", observed.Kind.Kind, client.ObjectKeyFromObject(d.m))
+		if len(observed.Finalizers) > 0 {
+			wait.Message += ", which these finalizers hold: " + strings.Join(observed.Finalizers, ", ")
 		}
 	}
-	d.reportInfrastructure(wait, seen.isUnreadable)
+	d.reportInfrastructure(wait, observed.isUnreadable)
 	return &wait, nil
 }
 

@@ -13,18 +13,18 @@ func TestTheProgressOfADrain(t *testing.T) {
 	t.Parallel()
 	var p drainProgress
 	for _, step := range []struct {
-		left    []string
-		problem string
-		want    int
+		remaining []string
+		problem   string
+		want      int
 	}{
-		{left: []string{"a", "b"}, want: 1},
-		{left: []string{"a", "b"}, want: 2},
-		{left: []string{"b"}, want: 1},
-		{left: []string{"b"}, want: 2},
+		{remaining: []string{"a", "b"}, want: 1},
+		{remaining: []string{"a", "b"}, want: 2},
+		{remaining: []string{"b"}, want: 1},
+		{remaining: []string{"b"}, want: 2},
 		{problem: "no connection", want: 3}, // not progress
-		{left: []string{"b"}, want: 4},
+		{remaining: []string{"b"}, want: 4},
 	} {
-		if p = p.afterEviction(step.left, false, step.problem); p.looks != step.want {
+		if p = p.afterEviction(step.remaining, false, step.problem); p.looks != step.want {
 			t.Errorf("after %+v it is %+v", step, p)
 		}
 	}

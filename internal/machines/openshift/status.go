@@ -18,7 +18,7 @@ import (
 // An observation is the observed infrastructure of a machine not being deleted.
 type observation struct {
 	instance infra.Instance
-	err      error // why it could not be read or created
+	err      error // of reading or creating the infrastructure
 }
 
 // hookConditions sets the conditions that report which hooks hold a machine, or will hold its deletion.
@@ -38,7 +38,7 @@ func hookConditions(m *machinev1beta1.Machine, status *machinev1beta1.MachineSta
 }
 
 // liveStatus returns the status of a machine not being deleted.
-func liveStatus(m *machinev1beta1.Machine, seen observation, now time.Time) machinev1beta1.MachineStatus {
+func liveStatus(m *machinev1beta1.Machine, observed observation, now time.Time) machinev1beta1.MachineStatus {
 	status := *m.Status.DeepCopy()
 	hookConditions(m, &status, now)
 	if ptr.Deref(status.Phase, "") == machinev1beta1.PhaseFailed { // final
@@ -49,31 +49,31 @@ func liveStatus(m *machinev1beta1.Machine, seen observation, now time.Time) mach
 	phase := cmp.Or(ptr.Deref(status.Phase, ""), machinev1beta1.PhaseProvisioning)
 	var invalid *infra.InvalidError
 	switch {
-	case errors.As(seen.err, &invalid) && !isProvisioned(m):
+	case errors.As(observed.err, &invalid) && !isProvisioned(m):
 		phase = machinev1beta1.PhaseFailed
 		status.ErrorReason = ptr.To(machinev1beta1.InvalidConfigurationMachineError)
 		status.ErrorMessage = ptr.To(invalid.Message)
 		exists.Reason, exists.Message = machinev1beta1.InstanceNotCreatedReason, "Instance has not been created"
-	case seen.err != nil:
+	case observed.err != nil:
 		exists.Status, exists.Reason = corev1.ConditionUnknown, machinev1beta1.ErrorCheckingProviderReason
-		exists.Message = fmt.Sprintf("Failed to check if machine exists: %v", seen.err)
-	case !seen.instance.Exists && isProvisioned(m):
+		exists.Message = fmt.Sprintf("Failed to check if machine exists: %v", observed.err)
+	case !observed.instance.Exists && isProvisioned(m):
 		phase = machinev1beta1.PhaseFailed
 		status.ErrorMessage = ptr.To("can't find created instance")
 		exists.Reason, exists.Message = machinev1beta1.InstanceMissingReason, "Instance not found on provider"
-	case seen.instance.IsProvisioned || seen.instance.Exists && isProvisioned(m):
+	case observed.instance.IsProvisioned || observed.instance.Exists && isProvisioned(m):
 		exists.Status = corev1.ConditionTrue
 		phase = machinev1beta1.PhaseProvisioned
 		if status.NodeRef != nil {
 			phase = machinev1beta1.PhaseRunning
 		}
-		if seen.instance.IsProvisioned {
-			status.Addresses = seen.instance.Addresses
+		if observed.instance.IsProvisioned {
+			status.Addresses = observed.instance.Addresses
 		}
 	default:
 		exists.Reason, exists.Message = machinev1beta1.InstanceNotCreatedReason, "Instance has not been created"
-		if seen.instance.Failure != "" {
-			exists.Message += ": " + seen.instance.Failure
+		if observed.instance.Failure != "" {
+			exists.Message += ": " + observed.instance.Failure
 		}
 	}
 	if exists.Status == corev1.ConditionFalse {

@@ -20,7 +20,7 @@ import (
 // A healthCheckList has the health checks of a namespace.
 type healthCheckList struct {
 	checks  []*clusterv1.MachineHealthCheck
-	unknown string // why they can't be listed
+	unknown string // the reason why the health checks can't be listed
 }
 
 // isUnhealthy reports whether a machine is unhealthy, and is not being deleted yet.

@@ -57,7 +57,7 @@ func (f *openshiftMachine) startHolds() []Hold {
 	switch object := f.infra.object; {
 	case f.phase() == machinev1beta1.PhaseProvisioned:
 		return []Hold{f.nodeHold(ptr.Deref(f.machine.Spec.ProviderID, ""), since)}
-	case !f.infra.isKnown: // it is outside of the cluster, or can't be read
+	case !f.infra.isKnown: // the infrastructure is outside of the cluster, or can't be read
 		return []Hold{hold}
 	case object == nil && hold.Message == "":
 		return controllerHold("create " + f.infraID().String())

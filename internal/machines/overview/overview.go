@@ -53,7 +53,7 @@ type Machine struct {
 	// Phase is the phase of the machine: Provisioning, Provisioned, Running, Deleting or Failed. It is Deleting as soon
 	// as the machine has a deletion timestamp, even before its controller writes the phase.
 	Phase string    `json:"phase"`
-	Since time.Time `json:"since"` // when the phase began, or an earlier time if it is not recorded
+	Since time.Time `json:"since"` // the start of the phase, or an earlier time if that is not recorded
 	// Stage is the stage of the deletion.
 	Stage deletion.Stage `json:"stage,omitempty"`
 	// Holds are the reasons why the machine waits, the most important first; Later are the hooks of later stages.
@@ -90,7 +90,7 @@ type Hold struct {
 	Since      *time.Time `json:"since,omitempty"`
 
 	key    string   // of the hook's annotation, or its path in the Machine
-	remedy []string // what an administrator can do; a command comes last, on a line of its own
+	remedy []string // advice for an administrator; a command comes last, on a line of its own
 }
 
 // A HoldType is the kind of thing that a machine waits for.
@@ -128,10 +128,10 @@ type ControlPlane struct {
 	Ready     int    `json:"ready"` // of a RunlevelControlPlane: available
 	// Degraded is the reason why it does nothing; empty if nothing stops it.
 	Degraded string `json:"degraded,omitempty"`
-	Waits    string `json:"waits,omitempty"` // why it waits, or is stopped
+	Waits    string `json:"waits,omitempty"` // the reason why the control plane waits, or is stopped
 
 	members []member // in the order of their indexes
-	remedy  []string // what an administrator can do about Waits
+	remedy  []string // advice for an administrator about Waits
 }
 
 // ID identifies the control plane.

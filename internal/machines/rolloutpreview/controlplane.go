@@ -10,7 +10,7 @@ type ControlPlanePreview struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	State     string `json:"state"` // if it is Inactive or Paused, the preview shows what happens once it is Active
+	State     string `json:"state"` // the preview of an Inactive or Paused control plane shows its rollout once Active
 	Strategy  string `json:"strategy"`
 	// Unanswered is the problem because of which the extensions have not decided whether a machine can be updated in
 	// place. The steps end before that machine.
@@ -40,8 +40,8 @@ type PreviewedMachine struct {
 	FailureDomain string         `json:"failureDomain,omitempty"`
 	Outcome       MachineOutcome `json:"outcome"`
 	Changes       []string       `json:"changes,omitempty"`   // outdated fields, for example of its providerSpec
-	Extension     string         `json:"extension,omitempty"` // that answered whether it can be updated in place
-	Reasons       []string       `json:"reasons,omitempty"`   // why it is not updated in place
+	Extension     string         `json:"extension,omitempty"` // the extension that has answered
+	Reasons       []string       `json:"reasons,omitempty"`   // the reasons against an update in place
 }
 
 // A MachineOutcome is the result of a rollout for a machine.

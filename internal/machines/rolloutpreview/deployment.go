@@ -36,8 +36,8 @@ type SetDecision struct {
 	Machines   int      `json:"machines"`
 	Changes    []string `json:"changes"` // outdated fields of its template
 	InPlace    bool     `json:"inPlace"`
-	Extension  string   `json:"extension,omitempty"` // that answered
-	Reasons    []string `json:"reasons,omitempty"`   // why machines are not updated in place
+	Extension  string   `json:"extension,omitempty"` // the extension that has answered
+	Reasons    []string `json:"reasons,omitempty"`   // the reasons against an update in place
 }
 
 // previewDeployment returns how the wanted MachineDeployment changes the existing machines.

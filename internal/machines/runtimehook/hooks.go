@@ -42,7 +42,7 @@ func NewInPlaceHooks(cached, live client.Reader) *InPlaceHooks {
 type Decision struct {
 	CanUpdate bool
 	Extension string   // the handler that was called; empty if there is none
-	Reasons   []string // why machines are replaced
+	Reasons   []string // the reasons for a replacement
 }
 
 // String returns a decision in one line.

@@ -20,7 +20,7 @@ import (
 // of ExtensionConfigs.
 type Registry struct {
 	Configs    client.Reader // of ExtensionConfigs
-	Namespaces client.Reader // of the labels of namespaces, which are only read if a namespaceSelector needs them
+	Namespaces client.Reader // reads the labels of namespaces, if a namespaceSelector needs them
 }
 
 // Find returns the handler of a hook for the objects of a namespace; nil if there is none. Two handlers for one hook

@@ -35,7 +35,7 @@ type Snapshot struct {
 	workers  int                           // other machines of the cluster
 	objects  map[string]MachineObjects     // of the machines, by their names
 	outdated map[string][]string           // the reasons why machines are outdated, by their names
-	unread   error                         // why the objects of some machines could not be read
+	unread   error                         // the reason why the objects of some machines could not be read
 	adopt    []string
 	remedy   *remedy // of an unhealthy machine; nil if there is none
 	step     Step

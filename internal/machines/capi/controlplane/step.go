@@ -13,7 +13,7 @@ type Machine struct {
 	Name          string
 	FailureDomain string
 	Created       time.Time
-	Outdated      []string // why it is not up to date
+	Outdated      []string // the reasons why it is not up to date
 	// IsReplaced is true for an outdated machine that must not be updated in place.
 	IsReplaced  bool
 	IsDeleting  bool
@@ -22,7 +22,7 @@ type Machine struct {
 	IsTriggered bool   // the desired state of its update was written
 	IsChosen    bool   // annotated, to be deleted first
 	HasNode     bool   // it has joined
-	Problem     string // why it is not available; empty if it is
+	Problem     string // the reason why it is not available; empty if it is
 	IsBroken    bool   // not only not available yet: it is not ready
 }
 
@@ -69,7 +69,7 @@ func nextStep(wanted, surge int, machines []Machine) Step {
 		return continueUpdate(*updating, staying, leaving)
 	}
 	if m := first(staying, func(m Machine) bool { return m.IsOutdated() && !m.HasNode }); m != nil {
-		return Step{Action: DeleteMachine, Machine: m.Name} // it has never joined, and won't be wanted
+		return Step{Action: DeleteMachine, Machine: m.Name} // the machine has never joined, and is outdated
 	}
 	if len(staying) < wanted {
 		return restore(wanted, staying, leaving)

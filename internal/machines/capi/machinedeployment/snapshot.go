@@ -32,7 +32,7 @@ type snapshot struct {
 	// invalid is the reason why the deployment is invalid, so that no set is changed; empty if it is valid.
 	invalid string
 
-	sets     []*clusterv1.MachineSet // that the deployment controls, the oldest first
+	sets     []*clusterv1.MachineSet // those that the deployment controls, the oldest first
 	orphans  []*clusterv1.MachineSet // to adopt
 	machines map[types.UID][]*clusterv1.Machine
 	// made is the set for the deployment's template before it is created; nil if it exists.

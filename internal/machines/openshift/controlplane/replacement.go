@@ -24,7 +24,7 @@ type Machine struct {
 	IsDeleting bool
 	IsUnplaced bool   // the template has failure domains, but not that of the machine
 	Error      string // of the infrastructure
-	Detail     string // its phase, or what holds its deletion
+	Detail     string // its phase, or the hold of its deletion
 	// Changes are the fields of its providerSpec that differ from the wanted one.
 	Changes []string
 	// FailureDomain has the fields of the failure domain that it is in; empty if there is none.
@@ -89,27 +89,27 @@ func planReplacement(strategy machinev1.ControlPlaneMachineSetStrategyType, want
 // planRollingUpdate replaces one machine at a time, with a new one first.
 func planRollingUpdate(wanted int, slots []Slot) Plan {
 	var p Plan
-	isGoing := map[string]bool{}
+	willBeDeleted := map[string]bool{}
 	for _, slot := range slots {
-		going, ok := slot.surplus()
+		surplus, ok := slot.surplus()
 		if !ok {
 			continue
 		}
-		ready, least := readyBesides(slots, going.Name, isGoing), wanted
-		if !going.IsReady {
+		ready, least := readyBesides(slots, surplus.Name, willBeDeleted), wanted
+		if !surplus.IsReady {
 			least = wanted/2 + 1
 		}
 		if ready < least {
 			p.Waits = append(p.Waits,
 				fmt.Sprintf("machine %s is not deleted while fewer than %d others are ready, and not being deleted",
-					going.Name, least))
+					surplus.Name, least))
 			continue
 		}
-		isGoing[going.Name] = true
-		p.Delete = append(p.Delete, going.Name)
+		willBeDeleted[surplus.Name] = true
+		p.Delete = append(p.Delete, surplus.Name)
 	}
 	p.Waits = append(waitsOf(slots), p.Waits...)
-	if index, ok := nextToCreate(wanted, slots, isGoing); ok {
+	if index, ok := nextToCreate(wanted, slots, willBeDeleted); ok {
 		p.Create = []int{index}
 	}
 	return p
@@ -138,11 +138,11 @@ func (s Slot) surplus() (Machine, bool) {
 }
 
 // readyBesides returns how many machines other than one are ready, and are not being deleted.
-func readyBesides(slots []Slot, name string, isGoing map[string]bool) int {
+func readyBesides(slots []Slot, name string, willBeDeleted map[string]bool) int {
 	count := 0
 	for _, slot := range slots {
 		for _, m := range slot.Machines {
-			if m.Name != name && m.IsReady && !m.IsDeleting && !isGoing[m.Name] {
+			if m.Name != name && m.IsReady && !m.IsDeleting && !willBeDeleted[m.Name] {
 				count++
 			}
 		}
@@ -152,14 +152,14 @@ func readyBesides(slots []Slot, name string, isGoing map[string]bool) int {
 
 // nextToCreate returns the index of the next new machine: one without a machine that stays comes first, then one whose
 // machine is not ready. There is none while another machine has still to become ready, or to go.
-func nextToCreate(wanted int, slots []Slot, isGoing map[string]bool) (int, bool) {
+func nextToCreate(wanted int, slots []Slot, willBeDeleted map[string]bool) (int, bool) {
 	count, best, bestRank := 0, 0, 0
 	for _, slot := range slots {
 		count += len(slot.Machines)
 		if slot.any(Machine.isPending) {
 			return 0, false
 		}
-		if rank := slot.urgency(isGoing); rank > bestRank {
+		if rank := slot.urgency(willBeDeleted); rank > bestRank {
 			best, bestRank = slot.Index, rank
 		}
 	}
@@ -167,13 +167,13 @@ func nextToCreate(wanted int, slots []Slot, isGoing map[string]bool) (int, bool)
 }
 
 // urgency returns how urgently a slot needs a new machine; 0 is not at all.
-func (s Slot) urgency(isGoing map[string]bool) int {
+func (s Slot) urgency(willBeDeleted map[string]bool) int {
 	urgency := 3
 	for _, m := range s.Machines {
 		switch {
 		case m.IsUpToDate():
 			return 0
-		case m.IsDeleting || isGoing[m.Name]:
+		case m.IsDeleting || willBeDeleted[m.Name]:
 		case !m.IsReady:
 			urgency = min(urgency, 2)
 		default:
@@ -203,18 +203,18 @@ func planOnDelete(slots []Slot) Plan {
 
 // waitsOf returns the waits of a set: for machines to become ready, and for deletions to end.
 func waitsOf(slots []Slot) []string {
-	var starting, going []string
+	var starting, deleting []string
 	for _, slot := range slots {
 		for _, m := range slot.Machines {
 			switch {
 			case m.IsDeleting:
-				going = append(going, fmt.Sprintf("machine %s is being deleted (%s)", m.Name, m.Detail))
+				deleting = append(deleting, fmt.Sprintf("machine %s is being deleted (%s)", m.Name, m.Detail))
 			case m.isPending():
 				starting = append(starting, fmt.Sprintf("machine %s is not ready (%s)", m.Name, m.Detail))
 			}
 		}
 	}
-	return append(starting, going...)
+	return append(starting, deleting...)
 }
 
 // shownNames limits how many names a message has.

@@ -31,7 +31,7 @@ import (
 // controller: its next actions, or the problem that stops it. Views and previews use the same snapshot.
 type Snapshot struct {
 	Machines []Machine // in the order of their indexes; of an index, the older one first
-	Problem            // what stops the controller; it is the condition Degraded
+	Problem            // the problem that stops the controller: the condition Degraded
 	Plan
 	Adopt []string // the names of machines
 	// IsOfPlatform is true if the template has a provider spec of OpenShift, whose fields and failure domains only

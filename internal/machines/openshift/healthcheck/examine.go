@@ -128,7 +128,7 @@ const (
 
 // An externalProblem is the reason why external remediation can't be requested.
 type externalProblem struct {
-	of     machinev1beta1.ConditionType // that becomes false
+	of     machinev1beta1.ConditionType // the condition that becomes false
 	reason string
 	error
 }

@@ -15,12 +15,12 @@ import (
 // candidates are the facts that decide whether a node and a Machine belong together.
 type candidates struct {
 	node     *corev1.Node
-	machines []*machinev1beta1.Machine // that share a providerID or an internal IP with the node
+	machines []*machinev1beta1.Machine // those with the providerID or an internal IP of the node
 
 	// The following are set only if there is exactly one machine.
 	nodes  []*corev1.Node            // with the providerID or an internal IP of the machine, including the node itself
 	former *corev1.Node              // the node that the machine names, if it is another one and still exists
-	owners []*machinev1beta1.Machine // that name the node, by its UID, or that the node names
+	owners []*machinev1beta1.Machine // those that name the node, by its UID, or that the node names
 }
 
 // judge returns the Machine that the node belongs to, or the problem that prevents the link. If both are empty, the
