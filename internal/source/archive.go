@@ -50,10 +50,10 @@ func readArchive(archive io.Reader, limits Limits) (fs.FS, error) {
 		return nil, err
 	}
 	defer done()
-	counted := bufio.NewReader((&budget{limits: limits}).unpacking(unpacked))
+	counted := bufio.NewReader((&budget{limits: limits}).countingReader(unpacked))
 	switch first, err := counted.Peek(tarBlock); {
 	case err != nil && !errors.Is(err, io.EOF):
-		return nil, corrupt(err)
+		return nil, corruptionError(err)
 	case len(first) < tarBlock || !bytes.HasPrefix(first[ustarOffset:], []byte(ustarMagic)):
 		return nil, errNoArchive
 	}
@@ -63,11 +63,11 @@ func readArchive(archive io.Reader, limits Limits) (fs.FS, error) {
 		return nil, err
 	}
 	if !tail.isZero() {
-		return nil, corrupt(io.ErrUnexpectedEOF)
+		return nil, corruptionError(io.ErrUnexpectedEOF)
 	}
 	// The checksum of a compressed stream is only checked at its end.
 	if _, err := io.Copy(io.Discard, counted); err != nil {
-		return nil, corrupt(err)
+		return nil, corruptionError(err)
 	}
 	root := entries.top()
 	if entries.isLayout(root) {
@@ -87,14 +87,14 @@ func decompress(stream io.Reader) (io.Reader, func(), error) {
 	case bytes.HasPrefix(first, []byte(gzipMagic)):
 		unzipped, err := gzip.NewReader(buffered)
 		if err != nil {
-			return nil, nil, corrupt(err)
+			return nil, nil, corruptionError(err)
 		}
 		return unzipped, func() { unzipped.Close() }, nil
 	case bytes.HasPrefix(first, []byte(zstdMagic)):
 		unpacked, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1),
 			zstd.WithDecoderMaxMemory(maxWindow), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
-			return nil, nil, corrupt(err)
+			return nil, nil, corruptionError(err)
 		}
 		return unpacked, unpacked.Close, nil
 	default:
@@ -103,14 +103,14 @@ func decompress(stream io.Reader) (io.Reader, func(), error) {
 }
 
 // corrupt returns the error of a stream that can't be read.
-func corrupt(err error) error {
+func corruptionError(err error) error {
 	var badBits flate.CorruptInputError
 	switch {
 	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
-		return overLimit("unpacking it needs more memory than " + inBytes(maxWindow) + ", which is the limit")
+		return sizeError("unpacking it needs more memory than " + inBytes(maxWindow) + ", which is the limit")
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return errors.New("it's cut off: the end is missing")
-	case isOverLimit(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case isSizeError(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.As(err, &badBits):
 		return errors.New("it's damaged: its compressed content can't be unpacked")

@@ -79,7 +79,7 @@ func checkManifest(want v1.Descriptor, raw []byte) error {
 		return fmt.Errorf("manifest %s: %w", want.Digest, err)
 	}
 	if len(raw) > maxManifest {
-		return overLimit(fmt.Sprintf("manifest %s has more than %s, which is the limit", want.Digest,
+		return sizeError(fmt.Sprintf("manifest %s has more than %s, which is the limit", want.Digest,
 			inBytes(maxManifest)))
 	}
 	sum.Write(raw)

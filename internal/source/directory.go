@@ -100,16 +100,16 @@ func (d *directory) stat(name string) (fs.FileInfo, error) {
 // charge counts a file of that size against the limits.
 func (d *directory) charge(name string, size int64) error {
 	if size > d.limits.File {
-		return overLimit(fmt.Sprintf("it has %d bytes: the limit for one file is %s", size, inBytes(d.limits.File)))
+		return sizeError(fmt.Sprintf("it has %d bytes: the limit for one file is %s", size, inBytes(d.limits.File)))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before, read := d.sizes[name]
 	if !read && len(d.sizes) >= d.limits.Files {
-		return overLimit(fmt.Sprintf("there are more than %d files, which is the limit", d.limits.Files))
+		return sizeError(fmt.Sprintf("there are more than %d files, which is the limit", d.limits.Files))
 	}
 	if more := max(0, size-before); d.total+more > d.limits.Total {
-		return overLimit(fmt.Sprintf("the files have more than %s together, which is the limit",
+		return sizeError(fmt.Sprintf("the files have more than %s together, which is the limit",
 			inBytes(d.limits.Total)))
 	} else {
 		d.total += more
@@ -128,7 +128,7 @@ func (d *directory) folder(name string) (*boundedFolder, error) {
 		opened.Close()
 		return nil, pathError("open", name, errors.New("is not a folder"))
 	}
-	return &boundedFolder{ReadDirFile: folder, of: d, name: name, left: d.limits.Files}, nil
+	return &boundedFolder{ReadDirFile: folder, directory: d, name: name, left: d.limits.Files}, nil
 }
 
 // A boundedFile has the size that was counted when it was opened. A file that grows is
@@ -155,9 +155,9 @@ func (f *boundedFile) Read(p []byte) (int, error) {
 // A boundedFolder lists at most as many entries as the limit.
 type boundedFolder struct {
 	fs.ReadDirFile
-	of   *directory
-	name string
-	left int
+	directory *directory
+	name      string
+	left      int
 }
 
 func (f *boundedFolder) Read([]byte) (int, error) {
@@ -174,25 +174,25 @@ func (f *boundedFolder) ReadDir(n int) ([]fs.DirEntry, error) {
 		err = nil
 	}
 	if f.left -= len(entries); f.left < 0 {
-		err := overLimit(fmt.Sprintf("it has more than %d entries, which is the limit", f.of.limits.Files))
+		err := sizeError(fmt.Sprintf("it has more than %d entries, which is the limit", f.directory.limits.Files))
 		return nil, pathError("readdir", f.name, err)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, pathError("readdir", f.name, err)
 	}
 	for i, entry := range entries {
-		entries[i] = f.resolved(entry)
+		entries[i] = f.resolveLink(entry)
 	}
 	return entries, err
 }
 
 // resolved lists a link to a file as the file, as in an archive. Links to folders stay
 // links: following them may never end.
-func (f *boundedFolder) resolved(entry fs.DirEntry) fs.DirEntry {
+func (f *boundedFolder) resolveLink(entry fs.DirEntry) fs.DirEntry {
 	if entry.Type() != fs.ModeSymlink {
 		return entry
 	}
-	info, err := fs.Stat(f.of.root, path.Join(f.name, entry.Name()))
+	info, err := fs.Stat(f.directory.root, path.Join(f.name, entry.Name()))
 	if err != nil || !info.Mode().IsRegular() {
 		return entry
 	}

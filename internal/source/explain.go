@@ -32,7 +32,7 @@ func explain(registry, missing string, err error) error {
 	if text == "" {
 		return withoutURL(cause)
 	}
-	return &rephrased{text: text, err: err}
+	return &rewordedError{text: text, err: err}
 }
 
 func explainStatus(registry, missing string, err error) string {
@@ -66,7 +66,7 @@ func explainConnection(registry string, err error) string {
 		unknown     x509.UnknownAuthorityError
 		otherHost   x509.HostnameError
 		invalid     *tls.CertificateVerificationError
-		onlyHTTP    plainHTTP
+		onlyHTTP    plainHTTPError
 		unending    limitError
 		timeout     net.Error
 		attempt     attemptError
@@ -89,7 +89,7 @@ func explainConnection(registry string, err error) string {
 	case errors.As(err, &unending):
 		return unending.Error()
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return plainHTTP{host: registry}.Error()
+		return plainHTTPError{host: registry}.Error()
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return fmt.Sprintf("%s doesn't answer in time: check your network, or try again later", registry)
 	case errors.As(err, &onlyHTTP):

@@ -23,7 +23,7 @@ type phrase struct {
 func (v phrase) Error() string { return v.text }
 
 // failure returns the error of the package for err.
-func failure(ctx context.Context, ref string, err error) error {
+func wrapError(ctx context.Context, ref string, err error) error {
 	if stopped := ctx.Err(); stopped != nil {
 		err = stopped
 	}
@@ -42,13 +42,13 @@ func failure(ctx context.Context, ref string, err error) error {
 }
 
 // A rephrased error is an error with another text.
-type rephrased struct {
+type rewordedError struct {
 	text string
 	err  error
 }
 
-func (c *rephrased) Error() string { return c.text }
-func (c *rephrased) Unwrap() error { return c.err }
+func (c *rewordedError) Error() string { return c.text }
+func (c *rewordedError) Unwrap() error { return c.err }
 
 // maxMessage bounds the text of an error: a registry may send any.
 const maxMessage = 2000
@@ -60,11 +60,11 @@ func oneLine(err error) error {
 	if text = printable.Truncate(text, maxMessage); text == err.Error() {
 		return err
 	}
-	return &rephrased{text: text, err: err}
+	return &rewordedError{text: text, err: err}
 }
 
 // quoted returns a name of an archive in quotes, shortened and escaped.
-func quoted(name string) string {
+func quoteName(name string) string {
 	const enough = 100
 	if len(name) > enough {
 		return strconv.Quote(name[:enough]) + "…"

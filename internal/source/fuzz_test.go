@@ -115,7 +115,7 @@ func FuzzRef(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ref string) {
 		found, err := locate(ref, false)
 		if err != nil {
-			if text := failure(t.Context(), ref, err).Error(); strings.ContainsAny(text, "\n\r") {
+			if text := wrapError(t.Context(), ref, err).Error(); strings.ContainsAny(text, "\n\r") {
 				t.Errorf("the message has several lines: %q", text)
 			}
 			return

@@ -61,7 +61,7 @@ type extractor struct {
 }
 
 // image returns the manifest of the image for the platform that a descriptor refers to.
-func (t *extractor) image(ctx context.Context, described v1.Descriptor) (*v1.Manifest, error) {
+func (t *extractor) findManifest(ctx context.Context, described v1.Descriptor) (*v1.Manifest, error) {
 	for range maxNesting {
 		raw, err := t.store.manifest(ctx, described)
 		if err != nil {
@@ -95,36 +95,36 @@ func (t *extractor) image(ctx context.Context, described v1.Descriptor) (*v1.Man
 	return nil, fmt.Errorf("indexes are nested more than %d deep", maxNesting)
 }
 
-func choosePlatform(among []v1.Descriptor, wanted v1.Platform) (v1.Descriptor, error) {
-	var has []string
-	for _, d := range among {
+func choosePlatform(images []v1.Descriptor, wanted v1.Platform) (v1.Descriptor, error) {
+	var available []string
+	for _, d := range images {
 		switch {
-		case d.Platform == nil && len(among) == 1:
+		case d.Platform == nil && len(images) == 1:
 			return d, nil
 		case d.Platform == nil || d.Platform.OS == "" || d.Platform.OS == "unknown":
 			continue // an attestation, for example
 		case d.Platform.Satisfies(wanted):
 			return d, nil
 		}
-		has = append(has, d.Platform.String())
+		available = append(available, d.Platform.String())
 	}
-	slices.Sort(has)
-	if len(has) == 0 {
+	slices.Sort(available)
+	if len(available) == 0 {
 		return v1.Descriptor{}, fmt.Errorf("there is no image for %s, nor for any other platform", wanted)
 	}
 	return v1.Descriptor{}, fmt.Errorf("there is no image for %s, only for %s", wanted,
-		strings.Join(slices.Compact(has), ", "))
+		strings.Join(slices.Compact(available), ", "))
 }
 
 // files extracts the payload from the layers of an image.
-func (t *extractor) files(ctx context.Context, manifest *v1.Manifest) (fs.FS, error) {
+func (t *extractor) extractPayload(ctx context.Context, manifest *v1.Manifest) (fs.FS, error) {
 	payload := newTree(t.budget, true)
 	for _, described := range manifest.Layers {
-		kept, err := t.layer(ctx, described)
+		layer, err := t.readLayer(ctx, described)
 		if err != nil {
 			return nil, fmt.Errorf("layer %s: %w", described.Digest, err)
 		}
-		payload.lay(kept)
+		payload.addLayer(layer)
 	}
 	if !payload.hasFolder(manifestsDir) && !payload.hasFolder(releaseManifestsDir) {
 		return nil,
@@ -135,11 +135,11 @@ func (t *extractor) files(ctx context.Context, manifest *v1.Manifest) (fs.FS, er
 }
 
 // layer reads a whole layer and keeps the files of the payload.
-func (t *extractor) layer(ctx context.Context, described v1.Descriptor) (*tree, error) {
+func (t *extractor) readLayer(ctx context.Context, described v1.Descriptor) (*tree, error) {
 	// A long stream may unpack to nothing, so its compressed size is checked as well.
 	if described.Size > t.budget.limits.Unpacked {
 		return nil,
-			overLimit(fmt.Sprintf("it has %d bytes: the limit for unpacking is %s", described.Size,
+			sizeError(fmt.Sprintf("it has %d bytes: the limit for unpacking is %s", described.Size,
 				inBytes(t.budget.limits.Unpacked)))
 	}
 	blob, err := t.store.blob(ctx, described)
@@ -151,37 +151,37 @@ func (t *extractor) layer(ctx context.Context, described v1.Descriptor) (*tree, 
 	if err != nil {
 		return nil, err
 	}
-	kept := newTree(t.budget, true)
-	err = t.unpack(checked, kept)
-	if isOverLimit(err) || ctx.Err() != nil {
+	files := newTree(t.budget, true)
+	err = t.unpack(checked, files)
+	if isSizeError(err) || ctx.Err() != nil {
 		return nil, err
 	}
 	// A wrong digest is reported first: it is the cause of other errors.
 	if wrong := checked.verify(); wrong != nil {
 		return nil, wrong
 	}
-	return kept, err
+	return files, err
 }
 
-func (t *extractor) unpack(layer io.Reader, kept *tree) error {
+func (t *extractor) unpack(layer io.Reader, files *tree) error {
 	unpacked, done, err := decompress(layer)
 	if err != nil {
 		return err
 	}
 	defer done()
-	counted := t.budget.unpacking(unpacked)
-	if err := kept.read(counted); err != nil {
+	counted := t.budget.countingReader(unpacked)
+	if err := files.read(counted); err != nil {
 		return err
 	}
 	if _, err = io.Copy(io.Discard, counted); err != nil {
-		return corrupt(err)
+		return corruptionError(err)
 	}
 	return nil
 }
 
 // lay puts a layer on top of the tree. Whiteouts hide files of lower layers, not of their own. A file or link replaces
 // the file or folder of its name.
-func (t *tree) lay(layer *tree) {
+func (t *tree) addLayer(layer *tree) {
 	hidden, emptied := map[string]bool{}, map[string]bool{}
 	for name, added := range layer.nodes {
 		folder, base := path.Split(name)

@@ -21,7 +21,7 @@ const refName = "org.opencontainers.image.ref.name"
 // A layoutStore is the folder of an OCI image layout.
 type layoutStore string
 
-func openLayout(ctx context.Context, found location, take *extractor) (*Release, error) {
+func openLayout(ctx context.Context, found location, extractor *extractor) (*Release, error) {
 	layout := layoutStore(found.path)
 	raw, err := layout.readAll("index.json")
 	if err != nil {
@@ -31,19 +31,19 @@ func openLayout(ctx context.Context, found location, take *extractor) (*Release,
 	if err := json.Unmarshal(raw, &index); err != nil {
 		return nil, fmt.Errorf("index.json of the layout: %w", err)
 	}
-	chosen, err := chooseImage(index.Manifests, found.choice, take.platform)
+	chosen, err := chooseImage(index.Manifests, found.choice, extractor.platform)
 	if err != nil {
 		return nil, err
 	}
-	take.store = layout
-	manifest, err := take.image(ctx, chosen)
+	extractor.store = layout
+	manifest, err := extractor.findManifest(ctx, chosen)
 	if err != nil {
 		return nil, err
 	}
 	if err := layout.checkConfig(ctx, manifest.Config); err != nil {
 		return nil, fmt.Errorf("config %s: %w", manifest.Config.Digest, err)
 	}
-	files, err := take.files(ctx, manifest)
+	files, err := extractor.extractPayload(ctx, manifest)
 	if err != nil {
 		return nil, err
 	}
@@ -51,24 +51,24 @@ func openLayout(ctx context.Context, found location, take *extractor) (*Release,
 }
 
 // chooseImage returns the image of a choice: ":tag", "@digest", or "" for the only image.
-func chooseImage(among []v1.Descriptor, choice string, platform v1.Platform) (v1.Descriptor, error) {
-	fitting := slices.DeleteFunc(slices.Clone(among), func(d v1.Descriptor) bool { return !fits(d, choice) })
-	switch images := distinct(fitting); {
-	case len(among) == 0:
-		return v1.Descriptor{}, errors.New("the layout has no image")
-	case len(images) == 1:
-		return fitting[0], nil
+func chooseImage(images []v1.Descriptor, choice string, platform v1.Platform) (v1.Descriptor, error) {
+	fitting := slices.DeleteFunc(slices.Clone(images), func(d v1.Descriptor) bool { return !matchesChoice(d, choice) })
+	switch digests := distinctDigests(fitting); {
 	case len(images) == 0:
-		return v1.Descriptor{}, fmt.Errorf("the layout has no image %q: it has %s", choice[1:], listed(among))
+		return v1.Descriptor{}, errors.New("the layout has no image")
+	case len(digests) == 1:
+		return fitting[0], nil
+	case len(digests) == 0:
+		return v1.Descriptor{}, fmt.Errorf("the layout has no image %q: it has %s", choice[1:], describeImages(images))
 	case areOnePerPlatform(fitting):
 		return choosePlatform(fitting, platform)
 	default:
 		return v1.Descriptor{}, fmt.Errorf("the layout has several images: add \":\" and a tag or \"@\" and a digest "+
-			"to choose one of %s", listed(fitting))
+			"to choose one of %s", describeImages(fitting))
 	}
 }
 
-func fits(d v1.Descriptor, choice string) bool {
+func matchesChoice(d v1.Descriptor, choice string) bool {
 	name := d.Annotations[refName]
 	switch {
 	case choice == "":
@@ -81,7 +81,7 @@ func fits(d v1.Descriptor, choice string) bool {
 }
 
 // distinct returns the digests of images, each once: one image may have several tags.
-func distinct(images []v1.Descriptor) []string {
+func distinctDigests(images []v1.Descriptor) []string {
 	var digests []string
 	for _, d := range images {
 		digests = append(digests, d.Digest.String())
@@ -98,7 +98,7 @@ func areOnePerPlatform(images []v1.Descriptor) bool {
 	})
 }
 
-func listed(images []v1.Descriptor) string {
+func describeImages(images []v1.Descriptor) string {
 	var names []string
 	for _, d := range images {
 		name := d.Digest.String()
@@ -119,7 +119,7 @@ func (l layoutStore) checkConfig(ctx context.Context, described v1.Descriptor) e
 	}
 	defer from.Close()
 	if described.Size > maxManifest {
-		return overLimit("it has more than " + inBytes(maxManifest) + ", which is the limit")
+		return sizeError("it has more than " + inBytes(maxManifest) + ", which is the limit")
 	}
 	checked, err := newDigestReader(interruptible(ctx, from), described)
 	if err != nil {
@@ -151,7 +151,7 @@ func (l layoutStore) readAll(name string) ([]byte, error) {
 		return nil, withoutPath(err)
 	}
 	if len(raw) > maxManifest {
-		return nil, overLimit("it has more than " + inBytes(maxManifest) + ", which is the limit")
+		return nil, sizeError("it has more than " + inBytes(maxManifest) + ", which is the limit")
 	}
 	return raw, nil
 }
@@ -163,7 +163,7 @@ func (l layoutStore) open(name string) (*os.File, error) {
 	info, err := os.Stat(full)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, &rephrased{text: "the layout doesn't have it", err: err}
+		return nil, &rewordedError{text: "the layout doesn't have it", err: err}
 	case err != nil:
 		return nil, withoutPath(err)
 	case !info.Mode().IsRegular():

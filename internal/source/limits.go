@@ -27,7 +27,7 @@ const (
 	maxName = 4096
 )
 
-func (l Limits) orDefaults() Limits {
+func (l Limits) withDefaults() Limits {
 	return Limits{
 		File: cmp.Or(l.File, 32*mib), Total: cmp.Or(l.Total, 128*mib), Files: cmp.Or(l.Files, 100_000),
 		Unpacked: cmp.Or(l.Unpacked, 4*gib),
@@ -36,12 +36,12 @@ func (l Limits) orDefaults() Limits {
 
 // overLimit returns the error of a release over a limit. Reading stops then,
 // without a search for other errors.
-type overLimit string
+type sizeError string
 
-func (e overLimit) Error() string { return string(e) }
+func (e sizeError) Error() string { return string(e) }
 
-func isOverLimit(err error) bool {
-	var over overLimit
+func isSizeError(err error) bool {
+	var over sizeError
 	return errors.As(err, &over)
 }
 
@@ -54,18 +54,18 @@ type budget struct {
 }
 
 // entry counts one more file, folder or link.
-func (b *budget) entry(name string) error {
+func (b *budget) countEntry(name string) error {
 	b.files++
 	if b.files > b.limits.Files {
-		return overLimit(fmt.Sprintf("it has more than %d files and folders, which is the limit", b.limits.Files))
+		return sizeError(fmt.Sprintf("it has more than %d files and folders, which is the limit", b.limits.Files))
 	}
 	return b.add(int64(len(name)))
 }
 
 // file counts the content of one file.
-func (b *budget) file(name string, size int64) error {
+func (b *budget) countFile(name string, size int64) error {
 	if size > b.limits.File {
-		return overLimit(fmt.Sprintf("%s has %d bytes: the limit for one file is %s", quoted(name), size,
+		return sizeError(fmt.Sprintf("%s has %d bytes: the limit for one file is %s", quoteName(name), size,
 			inBytes(b.limits.File)))
 	}
 	return b.add(size)
@@ -74,26 +74,26 @@ func (b *budget) file(name string, size int64) error {
 func (b *budget) add(size int64) error {
 	b.total += size
 	if b.total > b.limits.Total {
-		return overLimit(fmt.Sprintf("its files have more than %s together, which is the limit",
+		return sizeError(fmt.Sprintf("its files have more than %s together, which is the limit",
 			inBytes(b.limits.Total)))
 	}
 	return nil
 }
 
 // unpack counts bytes as they come out of a compressed stream.
-func (b *budget) unpack(size int64) error {
+func (b *budget) countUnpacked(size int64) error {
 	b.unpacked += size
 	if b.unpacked > b.limits.Unpacked {
-		return overLimit(fmt.Sprintf("it unpacks to more than %s, which is the limit", inBytes(b.limits.Unpacked)))
+		return sizeError(fmt.Sprintf("it unpacks to more than %s, which is the limit", inBytes(b.limits.Unpacked)))
 	}
 	return nil
 }
 
 // unpacking returns a reader that counts the bytes read through it.
-func (b *budget) unpacking(stream io.Reader) io.Reader {
+func (b *budget) countingReader(stream io.Reader) io.Reader {
 	return readerFunc(func(p []byte) (int, error) {
 		n, err := stream.Read(p)
-		if over := b.unpack(int64(n)); over != nil {
+		if over := b.countUnpacked(int64(n)); over != nil {
 			return n, over
 		}
 		return n, err

@@ -51,7 +51,7 @@ type linkResolver struct {
 // add adds the node with a name at the path as.
 func (r *linkResolver) add(as, name string) error {
 	if len(as) > maxName {
-		return fmt.Errorf("links make a name of more than %d bytes: %s", maxName, quoted(as))
+		return fmt.Errorf("links make a name of more than %d bytes: %s", maxName, quoteName(as))
 	}
 	found := r.tree.nodes[name]
 	switch found.kind {
@@ -61,16 +61,16 @@ func (r *linkResolver) add(as, name string) error {
 			err = errLoop
 		}
 		if err != nil {
-			return fmt.Errorf("link %s to %s: %w", quoted(name), quoted(found.target), err)
+			return fmt.Errorf("link %s to %s: %w", quoteName(name), quoteName(found.target), err)
 		}
 		return r.add(as, target)
 	case tar.TypeDir:
 		return r.addFolder(as, name)
 	default:
-		if err := r.budget.entry(as); err != nil {
+		if err := r.budget.countEntry(as); err != nil {
 			return err
 		}
-		if err := r.budget.file(as, int64(len(found.content))); err != nil {
+		if err := r.budget.countFile(as, int64(len(found.content))); err != nil {
 			return err
 		}
 		r.files = append(r.files, txtar.File{Name: as, Data: found.content})
@@ -80,12 +80,12 @@ func (r *linkResolver) add(as, name string) error {
 
 func (r *linkResolver) addFolder(as, name string) error {
 	if r.openFolders[name] {
-		return fmt.Errorf("folder %s: %w", quoted(name), errLoop)
+		return fmt.Errorf("folder %s: %w", quoteName(name), errLoop)
 	}
 	r.openFolders[name] = true
 	defer delete(r.openFolders, name)
 	if as != "." {
-		if err := r.budget.entry(as); err != nil {
+		if err := r.budget.countEntry(as); err != nil {
 			return err
 		}
 	}

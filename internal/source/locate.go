@@ -24,7 +24,7 @@ type location struct {
 }
 
 // applied matches a version that was applied. An image by digest has a colon after the @, and one by tag has no @.
-var applied = regexp.MustCompile(`^([a-z0-9](?:[-a-z0-9]*[a-z0-9])?)@([^:/@]*)$`)
+var appliedRef = regexp.MustCompile(`^([a-z0-9](?:[-a-z0-9]*[a-z0-9])?)@([^:/@]*)$`)
 
 // IsApplied reports whether a ref is a version that was applied, such as shop@3, and nothing on disk.
 func IsApplied(ref string) bool {
@@ -40,7 +40,7 @@ func IsByDigest(ref string) bool {
 }
 
 // CanBeName reports whether a ref can be the name of a release. It may also be a file or folder.
-func CanBeName(ref string) bool { return applied.MatchString(ref + "@") }
+func CanBeName(ref string) bool { return appliedRef.MatchString(ref + "@") }
 
 // locate returns the location of ref. It reads the disk, but never the network.
 func locate(ref string, insecure bool) (location, error) {
@@ -50,7 +50,7 @@ func locate(ref string, insecure bool) (location, error) {
 	info, err := os.Stat(ref)
 	switch {
 	case err == nil:
-		return onDisk(ref, info)
+		return locateOnDisk(ref, info)
 	case errors.Is(err, fs.ErrPermission):
 		return location{}, withoutPath(err)
 	}
@@ -61,9 +61,9 @@ func locate(ref string, insecure bool) (location, error) {
 	}
 	if strings.HasPrefix(ref, ".") || strings.HasPrefix(ref, "/") || strings.HasPrefix(ref, "~") ||
 		filepath.IsAbs(ref) {
-		return location{}, &rephrased{text: "no such file or folder", err: fs.ErrNotExist}
+		return location{}, &rewordedError{text: "no such file or folder", err: fs.ErrNotExist}
 	}
-	if parts := applied.FindStringSubmatch(ref); parts != nil {
+	if parts := appliedRef.FindStringSubmatch(ref); parts != nil {
 		return location{kind: Applied, name: parts[1], version: parts[2]}, nil
 	}
 	if scheme, rest, found := strings.Cut(ref, "://"); found {
@@ -79,7 +79,7 @@ func locate(ref string, insecure bool) (location, error) {
 	if err != nil {
 		text := "is neither a file or folder here nor an image reference: an image needs its registry and a tag or " +
 			"digest, as in registry.example/repo:tag"
-		if applied.MatchString(ref + "@") {
+		if appliedRef.MatchString(ref + "@") {
 			text += `; a release on the cluster is written NAME@ (see "runlevel list")`
 		}
 		return location{}, phrase{subject: strconv.Quote(ref), text: text}
@@ -99,7 +99,7 @@ func explainScheme(scheme, rest string) string {
 	}
 }
 
-func onDisk(path string, info fs.FileInfo) (location, error) {
+func locateOnDisk(path string, info fs.FileInfo) (location, error) {
 	switch {
 	case info.IsDir() && isLayout(path):
 		return location{kind: Layout, path: path}, nil

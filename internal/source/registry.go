@@ -24,7 +24,7 @@ type registryStore struct {
 	root   *remote.Descriptor // the descriptor of the reference
 }
 
-func openImage(ctx context.Context, ref name.Reference, take *extractor, insecure bool) (*Release, error) {
+func openImage(ctx context.Context, ref name.Reference, extractor *extractor, insecure bool) (*Release, error) {
 	client, err := HTTPClient(insecure)
 	if err != nil {
 		return nil, err
@@ -44,12 +44,12 @@ func openImage(ctx context.Context, ref name.Reference, take *extractor, insecur
 	if registry.root, err = puller.Get(ctx, ref); err != nil {
 		return nil, explain(registry.repo.RegistryStr(), "the registry has no such image", err)
 	}
-	take.store = registry
-	manifest, err := take.image(ctx, registry.root.Descriptor)
+	extractor.store = registry
+	manifest, err := extractor.findManifest(ctx, registry.root.Descriptor)
 	if err != nil {
 		return nil, err
 	}
-	files, err := take.files(ctx, manifest)
+	files, err := extractor.extractPayload(ctx, manifest)
 	if err != nil {
 		return nil, err
 	}
@@ -89,9 +89,9 @@ func HTTPClient(insecure bool) (*http.Client, error) {
 		return nil, err
 	}
 	if insecure {
-		return &http.Client{Transport: attempts{base}}, nil
+		return &http.Client{Transport: attemptMarker{base}}, nil
 	}
-	return &http.Client{Transport: onlyTLS{attempts{base}}}, nil
+	return &http.Client{Transport: tlsOnlyTransport{attemptMarker{base}}}, nil
 }
 
 // connections returns a transport of its own, not the library's shared one, so that its
@@ -129,23 +129,23 @@ func connections(insecure bool) (*http.Transport, error) {
 
 // onlyTLS refuses plain http, to which the library falls back for registries on this
 // machine or in a private network.
-type onlyTLS struct{ next attempts }
+type tlsOnlyTransport struct{ next attemptMarker }
 
 // CloseIdleConnections is called by the client's method of that name.
-func (o onlyTLS) CloseIdleConnections() { o.next.CloseIdleConnections() }
+func (o tlsOnlyTransport) CloseIdleConnections() { o.next.CloseIdleConnections() }
 
-func (o onlyTLS) RoundTrip(request *http.Request) (*http.Response, error) {
+func (o tlsOnlyTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Scheme == "https" {
 		return o.next.RoundTrip(request)
 	}
 	if request.Body != nil {
 		request.Body.Close()
 	}
-	return nil, plainHTTP{host: request.URL.Host}
+	return nil, plainHTTPError{host: request.URL.Host}
 }
 
-type plainHTTP struct{ host string }
+type plainHTTPError struct{ host string }
 
-func (p plainHTTP) Error() string {
+func (p plainHTTPError) Error() string {
 	return p.host + " answers only plain http, which needs --insecure"
 }

@@ -33,7 +33,7 @@ func openInput(ctx context.Context, input io.Reader, limits Limits) (*Release, e
 			}
 		}
 	}
-	return single(interruptible(ctx, input), inputName, Input, limits)
+	return openSingle(interruptible(ctx, input), inputName, Input, limits)
 }
 
 // openFile opens a release in a single file of manifests.
@@ -43,18 +43,18 @@ func openFile(ctx context.Context, path string, limits Limits) (*Release, error)
 		return nil, withoutPath(err)
 	}
 	defer file.Close()
-	return single(interruptible(ctx, file), filepath.Base(path), File, limits)
+	return openSingle(interruptible(ctx, file), filepath.Base(path), File, limits)
 }
 
 // single returns a release of one file.
-func single(manifests io.Reader, name string, kind Format, limits Limits) (*Release, error) {
+func openSingle(manifests io.Reader, name string, kind Format, limits Limits) (*Release, error) {
 	text, err := io.ReadAll(io.LimitReader(manifests, limits.File+1))
 	if err != nil {
 		return nil, err
 	}
 	if int64(len(text)) > limits.File {
 		return nil,
-			overLimit(fmt.Sprintf("%s has more than %s, which is the limit for one file", quoted(name),
+			sizeError(fmt.Sprintf("%s has more than %s, which is the limit for one file", quoteName(name),
 				inBytes(limits.File)))
 	}
 	files, err := txtar.FS(&txtar.Archive{Files: []txtar.File{{Name: name, Data: text}}})
@@ -84,7 +84,7 @@ var renderers = []renderer{
 func checkRendered(folder string) error {
 	for _, tool := range renderers {
 		has := func(pattern string) bool {
-			found, _ := filepath.Glob(filepath.Join(escaped(folder), pattern))
+			found, _ := filepath.Glob(filepath.Join(escapeGlob(folder), pattern))
 			return len(found) > 0
 		}
 		if slices.ContainsFunc(tool.files, has) && !(tool.isOnly && has("*.yaml")) {
@@ -100,6 +100,6 @@ func checkRendered(folder string) error {
 }
 
 // escaped returns a path as a pattern that matches it alone.
-func escaped(path string) string {
+func escapeGlob(path string) string {
 	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(path)
 }

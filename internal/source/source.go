@@ -90,7 +90,7 @@ func (r *Release) Close() error {
 func Open(ctx context.Context, ref string, options Options) (*Release, error) {
 	release, err := open(ctx, ref, options)
 	if err != nil {
-		return nil, failure(ctx, ref, err)
+		return nil, wrapError(ctx, ref, err)
 	}
 	return release, nil
 }
@@ -107,8 +107,8 @@ func open(ctx context.Context, ref string, options Options) (*Release, error) {
 	if err != nil {
 		return nil, err
 	}
-	limits := options.Limits.orDefaults()
-	take := &extractor{platform: platform, budget: &budget{limits: limits}}
+	limits := options.Limits.withDefaults()
+	imageExtractor := &extractor{platform: platform, budget: &budget{limits: limits}}
 	switch found.kind {
 	case Directory:
 		return openDirectory(found.path, limits)
@@ -119,14 +119,14 @@ func open(ctx context.Context, ref string, options Options) (*Release, error) {
 	case Archive:
 		return openArchive(ctx, found.path, limits)
 	case Layout:
-		return openLayout(ctx, found, take)
+		return openLayout(ctx, found, imageExtractor)
 	case Applied:
 		return openApplied(ctx, found, options)
 	default:
 		if options.Progress != nil {
 			fmt.Fprintf(options.Progress, "pulling %s\n", ref)
 		}
-		return openImage(ctx, found.image, take, options.Insecure)
+		return openImage(ctx, found.image, imageExtractor, options.Insecure)
 	}
 }
 
@@ -135,15 +135,15 @@ func openApplied(ctx context.Context, found location, options Options) (*Release
 	if options.Versions == nil {
 		return nil, errors.New("a version that was applied can't be read here")
 	}
-	kept, err := options.Versions.OpenApplied(ctx, found.name, found.version)
-	if err != nil || kept.FS != nil {
-		return kept, err
+	version, err := options.Versions.OpenApplied(ctx, found.name, found.version)
+	if err != nil || version.FS != nil {
+		return version, err
 	}
-	opened, err := open(ctx, kept.Image, options)
+	opened, err := open(ctx, version.Image, options)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", kept.Image, err)
+		return nil, fmt.Errorf("%s: %w", version.Image, err)
 	}
-	opened.Values = kept.Values
+	opened.Values = version.Values
 	return opened, nil
 }
 

@@ -102,9 +102,9 @@ func (b *stallingBody) Close() error {
 
 // attempts marks the errors of requests without a response. The registry library tries https and then http, and joins
 // their errors: the error of https is not marked if the server has no TLS.
-type attempts struct{ *http.Transport }
+type attemptMarker struct{ *http.Transport }
 
-func (a attempts) RoundTrip(request *http.Request) (*http.Response, error) {
+func (a attemptMarker) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := a.Transport.RoundTrip(request)
 	if err != nil && !errors.As(err, new(tls.RecordHeaderError)) {
 		err = attemptError{err}

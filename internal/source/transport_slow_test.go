@@ -62,9 +62,9 @@ func TestALayerThatComesTooSlowly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				take := &extractor{store: dripStore{drip: test.drip}, budget: &budget{limits: Limits{}.orDefaults()}}
+				take := &extractor{store: dripStore{drip: test.drip}, budget: &budget{limits: Limits{}.withDefaults()}}
 				digest := v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}
-				_, err := take.layer(t.Context(), v1.Descriptor{Digest: digest, Size: 1 << 20})
+				_, err := take.readLayer(t.Context(), v1.Descriptor{Digest: digest, Size: 1 << 20})
 				if err == nil || !strings.HasPrefix(err.Error(), test.want) {
 					t.Errorf("error is %v", err)
 				}

@@ -42,46 +42,46 @@ func (t *tree) read(archive io.Reader) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return corrupt(err)
+			return corruptionError(err)
 		}
-		if err := t.entry(header, entries); err != nil {
+		if err := t.addEntry(header, entries); err != nil {
 			return err
 		}
 	}
 }
 
-func (t *tree) entry(header *tar.Header, content io.Reader) error {
+func (t *tree) addEntry(header *tar.Header, content io.Reader) error {
 	if header.Typeflag == tar.TypeXGlobalHeader {
 		return nil // metadata of the archive, such as its commit
 	}
-	name, err := t.name(header.Name)
+	name, err := t.checkName(header.Name)
 	if err != nil {
-		return fmt.Errorf("entry %s: %w", quoted(header.Name), err)
+		return fmt.Errorf("entry %s: %w", quoteName(header.Name), err)
 	}
 	if t.ofImage && !isOfRelease(name) {
 		return nil
 	}
-	added, err := t.node(name, header, content)
+	added, err := t.readNode(name, header, content)
 	if err == nil {
 		err = t.add(name, added)
 	}
-	if err != nil && !isOverLimit(err) {
-		return fmt.Errorf("entry %s: %w", quoted(header.Name), err)
+	if err != nil && !isSizeError(err) {
+		return fmt.Errorf("entry %s: %w", quoteName(header.Name), err)
 	}
 	return err
 }
 
-func (t *tree) node(name string, header *tar.Header, content io.Reader) (*node, error) {
+func (t *tree) readNode(name string, header *tar.Header, content io.Reader) (*node, error) {
 	switch header.Typeflag {
 	case tar.TypeDir:
 		return &node{kind: tar.TypeDir}, nil
 	case tar.TypeReg, tar.TypeGNUSparse:
-		if err := t.budget.file(name, header.Size); err != nil {
+		if err := t.budget.countFile(name, header.Size); err != nil {
 			return nil, err
 		}
 		read, err := readExactly(content, header.Size)
 		if err != nil {
-			return nil, corrupt(err)
+			return nil, corruptionError(err)
 		}
 		return &node{kind: tar.TypeReg, content: read}, nil
 	case tar.TypeSymlink:
@@ -95,13 +95,13 @@ func (t *tree) node(name string, header *tar.Header, content io.Reader) (*node, 
 		}
 		return &node{kind: tar.TypeSymlink, target: target}, nil
 	case tar.TypeLink:
-		target, err := t.name(header.Linkname)
+		target, err := t.checkName(header.Linkname)
 		if err != nil {
-			return nil, fmt.Errorf("hard link to %s: %w", quoted(header.Linkname), err)
+			return nil, fmt.Errorf("hard link to %s: %w", quoteName(header.Linkname), err)
 		}
 		linked := t.nodes[target]
 		if linked == nil || linked.kind == tar.TypeDir {
-			return nil, fmt.Errorf("hard link to %s, which is not a file that comes before it", quoted(header.Linkname))
+			return nil, fmt.Errorf("hard link to %s, which is not a file that comes before it", quoteName(header.Linkname))
 		}
 		return linked, nil
 	default:
@@ -124,7 +124,7 @@ func readExactly(reader io.Reader, size int64) ([]byte, error) {
 }
 
 // name checks the name of an entry and converts it to a valid path of package fs.
-func (t *tree) name(given string) (string, error) {
+func (t *tree) checkName(given string) (string, error) {
 	if t.ofImage {
 		given = strings.TrimLeft(given, "/")
 	}
@@ -158,7 +158,7 @@ func (t *tree) add(name string, added *node) error {
 	for parent := path.Dir(name); ; parent = path.Dir(parent) {
 		if existing := t.nodes[parent]; existing != nil {
 			if existing.kind != tar.TypeDir {
-				return fmt.Errorf("it's in %s, which is not a folder", quoted(parent))
+				return fmt.Errorf("it's in %s, which is not a folder", quoteName(parent))
 			}
 			break
 		}
@@ -171,7 +171,7 @@ func (t *tree) add(name string, added *node) error {
 
 func (t *tree) put(name string, added *node) error {
 	t.nodes[name] = added
-	return t.budget.entry(name)
+	return t.budget.countEntry(name)
 }
 
 func (n *node) equal(other *node) bool {

@@ -201,7 +201,7 @@ func (f *lintFlags) rehearse(ctx context.Context, input *lint.Input, progress io
 	if options.From != nil {
 		name = options.From.Release
 	}
-	options.New, options.Old = named(input.Payload, name), named(input.Previous, name)
+	options.New, options.Old = withName(input.Payload, name), withName(input.Previous, name)
 	if options.From != nil && options.New.Name != name {
 		return nil, core.Misusef("the snapshot is of release %s, and SOURCE is %s: name it with --name %s, if it is "+
 			"that one", name, options.New.Name, name)
@@ -249,7 +249,7 @@ func (f *lintFlags) readSnapshot(ctx context.Context) (*snapshot.Snapshot, error
 const defaultName = "rehearsal"
 
 // named returns a release that has a name: its objects are labelled with it.
-func named(release *payload.Payload, name string) *payload.Payload {
+func withName(release *payload.Payload, name string) *payload.Payload {
 	if release == nil || release.Name != "" {
 		return release
 	}

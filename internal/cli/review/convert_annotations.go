@@ -20,7 +20,7 @@ func withoutMapped(m *payload.Manifest, text []byte) ([]byte, error) {
 	if len(m.Foreign().Mapped()) == 0 {
 		return text, nil
 	}
-	want := converted(m)
+	want := withoutMappedAnnotations(m)
 	short := withoutLines(m, text)
 	if documents, err := payload.Documents(short); err == nil && len(documents) == 1 &&
 		reflect.DeepEqual(documents[0].Value, want.Object) {
@@ -30,7 +30,7 @@ func withoutMapped(m *payload.Manifest, text []byte) ([]byte, error) {
 }
 
 // converted returns the object of a manifest without its mapped annotations.
-func converted(m *payload.Manifest) *unstructured.Unstructured {
+func withoutMappedAnnotations(m *payload.Manifest) *unstructured.Unstructured {
 	object := m.Object().DeepCopy()
 	annotations := object.GetAnnotations()
 	for _, key := range m.Foreign().Mapped() {
@@ -60,7 +60,7 @@ func withoutLines(m *payload.Manifest, text []byte) []byte {
 	instead := 0
 	if m.Foreign().IsHookJob() {
 		instead = slices.Min(dropped)
-	} else if len(converted(m).GetAnnotations()) == 0 {
+	} else if len(withoutMappedAnnotations(m).GetAnnotations()) == 0 {
 		line, _ := places.At("metadata", "annotations")
 		dropped = append(dropped, line)
 	}

@@ -81,7 +81,7 @@ func NewDiff(streams core.Streams) *cobra.Command {
 	return command
 }
 
-func (f *diffFlags) run(command *cobra.Command, args []string, streams core.Streams) (difference, error) {
+func (f *diffFlags) run(command *cobra.Command, args []string, streams core.Streams) (planDifference, error) {
 	ctx, ref := command.Context(), args[0]
 	if !command.Flags().Changed("filename") {
 		var err error

@@ -170,16 +170,16 @@ func (f *planFlags) run(command *cobra.Command, args []string, streams core.Stre
 }
 
 // A difference is the result of a plan that exit codes depend on.
-type difference int
+type planDifference int
 
 const (
-	noDifference   difference = iota
-	someDifference            // an update changes something
-	refusedChange             // a cluster would refuse a change
+	noDifference   planDifference = iota
+	someDifference                // an update changes something
+	refusedChange                 // a cluster would refuse a change
 )
 
 // differenceOf returns the difference of a plan.
-func differenceOf(p *plan.Plan, isRefused bool) difference {
+func differenceOf(p *plan.Plan, isRefused bool) planDifference {
 	switch {
 	case isRefused:
 		return refusedChange
@@ -192,7 +192,7 @@ func differenceOf(p *plan.Plan, isRefused bool) difference {
 
 // exitOfDifference returns the error of a command with --exit-code, which exits with 1 if there is a
 // difference: then 1 must not mean anything else.
-func exitOfDifference(isRequested bool, found difference, err error) error {
+func exitOfDifference(isRequested bool, found planDifference, err error) error {
 	switch {
 	case err != nil && isRequested:
 		return core.Misuse(err)
@@ -202,7 +202,7 @@ func exitOfDifference(isRequested bool, found difference, err error) error {
 	return core.FailIf(found == refusedChange || isRequested && found == someDifference)
 }
 
-func (f *planFlags) plan(ctx context.Context, args []string, streams core.Streams) (found difference, err error) {
+func (f *planFlags) plan(ctx context.Context, args []string, streams core.Streams) (found planDifference, err error) {
 	if err := f.component.Check(&f.Release); err != nil {
 		return noDifference, err
 	}

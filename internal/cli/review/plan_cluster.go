@@ -43,7 +43,7 @@ func (f *planFlags) checkFlags(flags *pflag.FlagSet, releases ...string) error {
 }
 
 // planCluster prints the plan of an apply to a cluster.
-func (f *planFlags) planCluster(ctx context.Context, args []string, streams core.Streams) (difference, error) {
+func (f *planFlags) planCluster(ctx context.Context, args []string, streams core.Streams) (planDifference, error) {
 	preview, err := f.Preview(ctx, args[0], streams.Err)
 	if err != nil {
 		return noDifference, err

@@ -137,8 +137,8 @@ func (f *renderFlags) run(command *cobra.Command, ref string, streams core.Strea
 }
 
 // warnOfMasks warns that some objects are not printed as manifests.
-func (f *renderFlags) warnOfMasks(out io.Writer, manifests []rendered) {
-	if !f.explain && slices.ContainsFunc(manifests, func(m rendered) bool { return m.isMasked }) {
+func (f *renderFlags) warnOfMasks(out io.Writer, manifests []renderedManifest) {
+	if !f.explain && slices.ContainsFunc(manifests, func(m renderedManifest) bool { return m.isMasked }) {
 		fmt.Fprintln(out, "warning: values of Secrets or of env in hooks are printed as ***, in objects below "+
 			"\"masked:\" that can't be applied: --show-secrets prints the manifests")
 	}
@@ -154,7 +154,7 @@ func documents(release *payload.Payload) map[string]int {
 }
 
 // A rendered is a manifest to print, and why it is excluded, if it is.
-type rendered struct {
+type renderedManifest struct {
 	*payload.Manifest
 	object    map[string]any // to print, perhaps masked
 	isMasked  bool
@@ -162,8 +162,8 @@ type rendered struct {
 }
 
 // rendered returns a manifest to print, with its secrets masked unless the flags show them.
-func (f *renderFlags) rendered(m *payload.Manifest, exclusion *payload.Exclusion) rendered {
-	r := rendered{Manifest: m, object: m.Object().Object, exclusion: exclusion}
+func (f *renderFlags) rendered(m *payload.Manifest, exclusion *payload.Exclusion) renderedManifest {
+	r := renderedManifest{Manifest: m, object: m.Object().Object, exclusion: exclusion}
 	if !f.showSecrets {
 		r.object = fields.Mask(r.object)
 		r.isMasked = !reflect.DeepEqual(r.object, m.Object().Object)
@@ -172,7 +172,7 @@ func (f *renderFlags) rendered(m *payload.Manifest, exclusion *payload.Exclusion
 }
 
 // YAML returns the document to print, with sorted keys.
-func (m rendered) YAML() ([]byte, error) {
+func (m renderedManifest) YAML() ([]byte, error) {
 	object := m.object
 	if m.isMasked {
 		object = fields.AsMasked(object)
@@ -185,8 +185,8 @@ func (m rendered) YAML() ([]byte, error) {
 }
 
 // choose returns the manifests to print, in the order of the release, or of the tests.
-func (f *renderFlags) choose(release *payload.Payload) []rendered {
-	var chosen []rendered
+func (f *renderFlags) choose(release *payload.Payload) []renderedManifest {
+	var chosen []renderedManifest
 	if f.onlyTests || f.explain && !f.onlyExcluded {
 		for _, m := range release.Tests {
 			chosen = append(chosen, f.rendered(m, nil))
@@ -205,12 +205,12 @@ func (f *renderFlags) choose(release *payload.Payload) []rendered {
 			chosen = append(chosen, f.rendered(excluded.Manifest, &release.Excluded[i]))
 		}
 	}
-	slices.SortStableFunc(chosen, func(a, b rendered) int { return payload.InOrder(a.Manifest, b.Manifest) })
+	slices.SortStableFunc(chosen, func(a, b renderedManifest) int { return payload.InOrder(a.Manifest, b.Manifest) })
 	return chosen
 }
 
 // explain prints for each manifest whether it is included.
-func explain(out io.Writer, manifests []rendered) error {
+func explain(out io.Writer, manifests []renderedManifest) error {
 	for _, m := range manifests {
 		verdict, reason := "in  ", ""
 		switch {
@@ -228,7 +228,7 @@ func explain(out io.Writer, manifests []rendered) error {
 }
 
 // texts returns the YAML of manifests. It renders them in parallel, because a release has megabytes of YAML.
-func texts(manifests []rendered) ([][]byte, error) {
+func texts(manifests []renderedManifest) ([][]byte, error) {
 	made := make([][]byte, len(manifests))
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -242,7 +242,7 @@ func texts(manifests []rendered) ([][]byte, error) {
 }
 
 // writeStream prints manifests as one stream of documents.
-func writeStream(out io.Writer, manifests []rendered) error {
+func writeStream(out io.Writer, manifests []renderedManifest) error {
 	bodies, err := texts(manifests)
 	if err != nil {
 		return err
@@ -256,7 +256,7 @@ func writeStream(out io.Writer, manifests []rendered) error {
 }
 
 // comment returns the file of a manifest, and why it is excluded, if it is.
-func (m rendered) comment() string {
+func (m renderedManifest) comment() string {
 	text := fmt.Sprintf("# %s, document %d\n", printable.Line(m.Path), m.Document)
 	if m.exclusion != nil {
 		text += fmt.Sprintf("# left out by %s\n", m.exclusion.Why())
@@ -285,7 +285,7 @@ type exclusionInfo struct {
 	Reason string             `json:"reason"`
 }
 
-func (f *renderFlags) info(release *payload.Payload, manifests []rendered) RenderInfo {
+func (f *renderFlags) info(release *payload.Payload, manifests []renderedManifest) RenderInfo {
 	info := RenderInfo{Name: release.Name, Version: release.Version, Hash: release.Hash, Manifests: []manifestInfo{}}
 	for _, m := range manifests {
 		entry := manifestInfo{taskInfo: newTaskInfo(m.Manifest), IsTest: m.exclusion == nil && m.IsTest()}

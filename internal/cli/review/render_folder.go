@@ -15,7 +15,7 @@ import (
 
 // writeRendered writes each manifest to a file in a new folder. The names of the files depend on the number of
 // documents in each file of the release.
-func writeRendered(folder string, manifests []rendered, documents map[string]int, progress io.Writer) error {
+func writeRendered(folder string, manifests []renderedManifest, documents map[string]int, progress io.Writer) error {
 	bodies, err := texts(manifests)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func checkFree(folder string) error {
 
 // fileNames returns a file name for each manifest. A file with one manifest keeps its
 // name. Filters don't change names, so that filtered folders can be compared.
-func fileNames(manifests []rendered, documents map[string]int) []string {
+func fileNames(manifests []renderedManifest, documents map[string]int) []string {
 	taken := map[string]bool{} // in lower case, as some file systems see it
 	names := make([]string, len(manifests))
 	for i, m := range manifests {

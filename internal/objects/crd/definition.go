@@ -39,7 +39,7 @@ func CheckDefinition(ctx context.Context, object map[string]any) []Problem {
 	found := validation.ValidateCustomResourceDefinition(ctx, internal)
 	report := &report{object: object, found: problems}
 	for _, err := range withoutConsequences(found) {
-		err.Field = written(err.Field)
+		err.Field = manifestField(err.Field)
 		report.add(err)
 	}
 	return report.problems()
@@ -72,7 +72,7 @@ func withoutConsequences(found field.ErrorList) field.ErrorList {
 
 // written converts a field name of the API server's internal type, which has fields
 // that all versions share at the top, into the name in the manifest.
-func written(name string) string {
+func manifestField(name string) string {
 	for _, moved := range [][2]string{
 		{"spec.validation", "spec.versions[0].schema"},
 		{"spec.subresources", "spec.versions[0].subresources"},

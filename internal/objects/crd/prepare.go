@@ -17,7 +17,7 @@ import (
 // if the object can't be read.
 func (v *version) prepare(object map[string]any) (map[string]any, *report) {
 	report := &report{object: object}
-	after, err := decoded(object)
+	after, err := decodeJSON(object)
 	if err != nil {
 		report.found = append(report.found,
 			Problem{Message: oneLine("the object can't be written as JSON: " + err.Error())})
@@ -78,7 +78,7 @@ func name(meta *metav1.ObjectMeta) {
 
 // decoded returns a copy of an object as decoded from JSON, where a number without a fraction is an integer, even if it
 // is written as 1.0.
-func decoded(object map[string]any) (map[string]any, error) {
+func decodeJSON(object map[string]any) (map[string]any, error) {
 	encoded, err := json.Marshal(object)
 	if err != nil {
 		return nil, err

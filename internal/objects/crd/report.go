@@ -13,10 +13,10 @@ import (
 )
 
 // longest is the maximum length of a shown value, in characters.
-const longest = 60
+const maxShown = 60
 
 // hidden stands for the value of a password.
-const hidden = "(hidden)"
+const hiddenText = "(hidden)"
 
 // A report collects the problems of an object and words them.
 type report struct {
@@ -205,53 +205,53 @@ func (r *report) value(err *field.Error) string {
 	return ""
 }
 
-func (r *report) show(value any) string { return show(r.masked(value)) }
+func (r *report) show(value any) string { return show(r.maskPasswords(value)) }
 
 // masked returns a value without passwords.
-func (r *report) masked(value any) any {
+func (r *report) maskPasswords(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
 		fields := make(map[string]any, len(value))
 		for key, item := range value {
-			fields[key] = r.masked(item)
+			fields[key] = r.maskPasswords(item)
 		}
 		return fields
 	case []any:
 		items := make([]any, len(value))
 		for i, item := range value {
-			items[i] = r.masked(item)
+			items[i] = r.maskPasswords(item)
 		}
 		return items
 	}
 	if slices.Contains(r.secrets, fmt.Sprint(value)) {
-		return secret{}
+		return hiddenValue{}
 	}
 	return value
 }
 
 // A secret is printed as hidden.
-type secret struct{}
+type hiddenValue struct{}
 
-func (secret) String() string { return hidden }
+func (hiddenValue) String() string { return hiddenText }
 
 // MarshalJSON hides it within other values, too.
-func (secret) MarshalJSON() ([]byte, error) { return json.Marshal(hidden) }
+func (hiddenValue) MarshalJSON() ([]byte, error) { return json.Marshal(hiddenText) }
 
 // show returns a value as JSON, shortened if it is long.
 func show(value any) string {
 	switch value := value.(type) {
 	case nil:
 		return "nothing"
-	case secret:
+	case hiddenValue:
 		return value.String()
 	case string:
-		return strconv.Quote(printable.Shorten(value, longest))
+		return strconv.Quote(printable.Shorten(value, maxShown))
 	}
 	encoded, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Sprintf("a %T", value)
 	}
-	return printable.Shorten(string(encoded), longest)
+	return printable.Shorten(string(encoded), maxShown)
 }
 
 // oneLine joins lines, without CEL's excerpts of expressions and unprintable

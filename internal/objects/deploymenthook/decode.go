@@ -90,7 +90,7 @@ func parseText(text []byte) (*yaml.Node, *yamltext.TextError) {
 	case root == nil:
 		return nil, nil
 	}
-	if wrong := extraordinary(root); wrong != nil {
+	if wrong := findUnsupportedNode(root); wrong != nil {
 		return nil, wrong
 	}
 	if twice := yamltext.RepeatedKeys(root); len(twice) > 0 {
@@ -111,7 +111,7 @@ func explain(err error, text []byte) *yamltext.TextError {
 }
 
 // extraordinary returns an error for the first anchor, alias or tag; nil if there is none.
-func extraordinary(node *yaml.Node) *yamltext.TextError {
+func findUnsupportedNode(node *yaml.Node) *yamltext.TextError {
 	if node.Kind == yaml.AliasNode || node.Anchor != "" || node.Style&yaml.TaggedStyle != 0 {
 		return &yamltext.TextError{
 			Line:    node.Line,
@@ -120,7 +120,7 @@ func extraordinary(node *yaml.Node) *yamltext.TextError {
 		}
 	}
 	for _, child := range node.Content {
-		if wrong := extraordinary(child); wrong != nil {
+		if wrong := findUnsupportedNode(child); wrong != nil {
 			return wrong
 		}
 	}

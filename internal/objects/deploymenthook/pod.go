@@ -32,11 +32,11 @@ func LabelOf(deployment string) string {
 	if len(deployment) <= maxLabel {
 		return deployment
 	}
-	return shortened(deployment, "-"+hash(deployment))
+	return shortenName(deployment, "-"+hash(deployment))
 }
 
 // shortened returns a name that ends with a suffix and fits into a label.
-func shortened(name, suffix string) string {
+func shortenName(name, suffix string) string {
 	name = name[:min(len(name), maxLabel-len(suffix))]
 	return strings.TrimRight(name, "-.") + suffix
 }
@@ -51,7 +51,7 @@ func (s sequence) pod(attempt int) *corev1.Pod {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Desired.Namespace,
-			Name:      shortened(strings.ReplaceAll(s.Release+"-"+s.Desired.Name, ".", "-"), suffix),
+			Name:      shortenName(strings.ReplaceAll(s.Release+"-"+s.Desired.Name, ".", "-"), suffix),
 			Labels: map[string]string{
 				DeploymentLabel: LabelOf(s.Desired.Name), stageLabel: string(s.stage), hashLabel: s.hash(),
 				attemptLabel: strconv.Itoa(attempt),
@@ -84,7 +84,7 @@ func (s sequence) pod(attempt int) *corev1.Pod {
 // owners returns the owner for garbage collection: the new ReplicaSet, once it exists. The owner is not a controller: a
 // ReplicaSet releases pods that its selector does not match. Only the pod of a preview may have no owner yet.
 func (s sequence) owners() []metav1.OwnerReference {
-	switch live, set := s.seen.Live, s.seen.ReplicaSet; {
+	switch live, set := s.facts.Live, s.facts.ReplicaSet; {
 	case set != nil:
 		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: set.Name, UID: set.UID}}
 	case live != nil:
@@ -201,7 +201,7 @@ func deletionOf(pod *corev1.Pod) string {
 			reason = printable.Line(condition.Message)
 		}
 	}
-	return fmt.Sprintf("pod %s was deleted before it had ended%s", pod.Name, punctuated(reason))
+	return fmt.Sprintf("pod %s was deleted before it had ended%s", pod.Name, afterColon(reason))
 }
 
 // exitReason returns the reason of an exit code in parentheses, unless it only means that the code is not 0.
@@ -226,7 +226,7 @@ func LastLines(pod *corev1.Pod) string {
 func StateOf(pod *corev1.Pod) string {
 	for _, status := range pod.Status.ContainerStatuses {
 		if waiting := status.State.Waiting; waiting != nil && waiting.Reason != "" {
-			return "waits: " + printable.Line(waiting.Reason+punctuated(waiting.Message))
+			return "waits: " + printable.Line(waiting.Reason+afterColon(waiting.Message))
 		}
 		if status.State.Running != nil {
 			return "runs"
@@ -241,7 +241,7 @@ func StateOf(pod *corev1.Pod) string {
 }
 
 // punctuated returns a text behind a colon, if there is one.
-func punctuated(text string) string {
+func afterColon(text string) string {
 	if text == "" {
 		return ""
 	}

@@ -82,7 +82,7 @@ func (a HookAction) WithLastLine(stage Stage, log []string) HookAction {
 	}
 	p := a.State.Hooks[stage]
 	p.Message = printable.Truncate(a.Message, maxMessage)
-	a.State = a.State.with(stage, p)
+	a.State = a.State.withProgress(stage, p)
 	return a
 }
 
@@ -107,19 +107,19 @@ const (
 )
 
 // Next returns the next action of a stage.
-func (r Rollout) Next(stage Stage, seen RolloutFacts) HookAction {
-	if action, isDecided := r.begin(seen); isDecided {
+func (r Rollout) Next(stage Stage, facts RolloutFacts) HookAction {
+	if action, isDecided := r.begin(facts); isDecided {
 		return action
 	}
-	return r.sequence(stage, seen).next()
+	return r.sequence(stage, facts).next()
 }
 
 // NextApply returns the next action before the Deployment itself is applied.
-func (r Rollout) NextApply(seen RolloutFacts) HookAction {
-	if action, isDecided := r.begin(seen); isDecided {
+func (r Rollout) NextApply(facts RolloutFacts) HookAction {
+	if action, isDecided := r.begin(facts); isDecided {
 		return action
 	}
-	if state := seen.State; state.Template != "" { // the Deployment is about to get another one
+	if state := facts.State; state.Template != "" { // the Deployment is about to get another one
 		state.Template = ""
 		return HookAction{Do: Save, State: &state}
 	}
@@ -127,26 +127,26 @@ func (r Rollout) NextApply(seen RolloutFacts) HookAction {
 }
 
 // AfterApply returns the next action after the Deployment was applied.
-func (r Rollout) AfterApply(seen RolloutFacts) HookAction {
-	state := seen.State
+func (r Rollout) AfterApply(facts RolloutFacts) HookAction {
+	state := facts.State
 	switch {
-	case state.Rollout != r.Template || seen.Live == nil:
+	case state.Rollout != r.Template || facts.Live == nil:
 		return HookAction{Do: Proceed}
 	case state.Replicas != nil:
-		replicas, next := state.Restore(seen.Live)
+		replicas, next := state.Restore(facts.Live)
 		if wanted := r.Desired.Spec.Replicas; wanted != nil && *wanted == 0 {
 			replicas = nil
 		}
 		return scaleBack(replicas, next)
 	case r.Hooks.Of(Post) == nil:
-		return HookAction{Do: Save, State: r.complete(state)}
+		return HookAction{Do: Save, State: r.completedState(state)}
 	default:
 		return HookAction{Do: Proceed}
 	}
 }
 
 // complete returns the state when a rollout is complete.
-func (r Rollout) complete(state State) *State {
+func (r Rollout) completedState(state State) *State {
 	if r.Hooks == nil {
 		return &State{}
 	}
@@ -154,40 +154,40 @@ func (r Rollout) complete(state State) *State {
 }
 
 // begin begins a rollout if it is needed. It is undecided if the rollout of the template is under way already.
-func (r Rollout) begin(seen RolloutFacts) (action HookAction, isDecided bool) {
-	if action, isDecided := r.cleanUp(seen); isDecided {
+func (r Rollout) begin(facts RolloutFacts) (action HookAction, isDecided bool) {
+	if action, isDecided := r.cleanUp(facts); isDecided {
 		return action, true
 	}
-	isUnderWay, isComplete := seen.State.Rollout == r.Template, seen.State.IsRolledOut(r.Template)
-	hasOverride := !r.Override.IsEmpty() && !seen.IsOverruled
+	isUnderWay, isComplete := facts.State.Rollout == r.Template, facts.State.IsRolledOut(r.Template)
+	hasOverride := !r.Override.IsEmpty() && !facts.IsOverruled
 	switch {
-	case r.IsCreateOnly && seen.Live != nil && !r.isBeingCreated(seen):
-		return r.leave(seen), true
+	case r.IsCreateOnly && facts.Live != nil && !r.isBeingCreated(facts):
+		return r.keepUnchanged(facts), true
 	case hasOverride && (isUnderWay || isComplete):
-		return HookAction{Do: Save, State: r.overruled(seen.State), IsOverruling: true}, true
+		return HookAction{Do: Save, State: r.withOverride(facts.State), IsOverruling: true}, true
 	case isUnderWay:
 		return HookAction{}, false
 	case isComplete:
 		return HookAction{Do: Proceed, Message: "the pod template is not new"}, true
 	default:
-		return r.startRollout(seen), true
+		return r.startRollout(facts), true
 	}
 }
 
 // startRollout saves that the rollout of the template begins, unless the Deployment has the template already.
-func (r Rollout) startRollout(seen RolloutFacts) HookAction {
-	state := seen.State
-	isInstall := seen.Live == nil || state.IsInstall && seen.Live.Spec.Paused
+func (r Rollout) startRollout(facts RolloutFacts) HookAction {
+	state := facts.State
+	isInstall := facts.Live == nil || state.IsInstall && facts.Live.Spec.Paused
 	switch {
 	case state.Template == r.Template: // the rollout of another template is under way
-		return r.endRollout(seen)
+		return r.endRollout(facts)
 	case r.Hooks == nil && state.IsEmpty():
 		return HookAction{Do: Proceed}
 	case isInstall:
-	case seen.IsChanged == nil:
+	case facts.IsChanged == nil:
 		return HookAction{Do: Compare}
-	case !*seen.IsChanged:
-		return r.endRollout(seen)
+	case !*facts.IsChanged:
+		return r.endRollout(facts)
 	}
 	started := &State{Template: state.Template, Rollout: r.Template, IsInstall: isInstall, Replicas: state.Replicas}
 	return HookAction{Do: Save, State: started}
@@ -195,24 +195,24 @@ func (r Rollout) startRollout(seen RolloutFacts) HookAction {
 
 // isBeingCreated reports whether an install is under way: of this template, or of another one whose Deployment has no
 // pods yet.
-func (r Rollout) isBeingCreated(seen RolloutFacts) bool {
-	state := seen.State
-	return state.Rollout != "" && state.IsInstall && (state.Rollout == r.Template || seen.Live.Spec.Paused)
+func (r Rollout) isBeingCreated(facts RolloutFacts) bool {
+	state := facts.State
+	return state.Rollout != "" && state.IsInstall && (state.Rollout == r.Template || facts.Live.Spec.Paused)
 }
 
 // leave keeps an existing create-only Deployment as it is. A rollout of an earlier release ends.
-func (r Rollout) leave(seen RolloutFacts) HookAction {
-	if seen.State.Rollout == "" {
+func (r Rollout) keepUnchanged(facts RolloutFacts) HookAction {
+	if facts.State.Rollout == "" {
 		return HookAction{Do: Proceed, Message: "the Deployment is create-only, and exists already"}
 	}
-	replicas, _ := seen.State.Restore(seen.Live)
-	return scaleBack(replicas, &State{Template: seen.State.Template})
+	replicas, _ := facts.State.Restore(facts.Live)
+	return scaleBack(replicas, &State{Template: facts.State.Template})
 }
 
 // endRollout ends a rollout, if there is one: the Deployment already has the template of the release.
-func (r Rollout) endRollout(seen RolloutFacts) HookAction {
-	replicas, _ := seen.State.Restore(seen.Live)
-	return scaleBack(replicas, r.complete(State{}))
+func (r Rollout) endRollout(facts RolloutFacts) HookAction {
+	replicas, _ := facts.State.Restore(facts.Live)
+	return scaleBack(replicas, r.completedState(State{}))
 }
 
 // scaleBack saves a state, and scales to the replicas before the mid hook, unless they are nil.
@@ -224,20 +224,20 @@ func scaleBack(replicas *int32, state *State) HookAction {
 }
 
 // overruled returns a state that includes the Override.
-func (r Rollout) overruled(state State) *State {
+func (r Rollout) withOverride(state State) *State {
 	next := &state
 	if len(r.Override.Rerun) > 0 && state.Rollout == "" {
 		next.Rollout = r.Template
 		for _, stage := range Stages {
-			next = next.with(stage, HookProgress{Hash: r.hash(stage), Result: NotNeeded})
+			next = next.withProgress(stage, HookProgress{Hash: r.hash(stage), Result: NotNeeded})
 		}
 	}
 	for _, stage := range r.Override.Rerun {
-		next = next.restarted().with(stage,
+		next = next.withRestartedHooks().withProgress(stage,
 			HookProgress{Hash: r.hash(stage), Attempt: next.Hooks[stage].Attempt, By: r.Override.By})
 	}
 	for _, stage := range r.Override.Skip {
-		next = next.with(stage, HookProgress{
+		next = next.withProgress(stage, HookProgress{
 			Hash:    r.hash(stage),
 			Attempt: next.Hooks[stage].Attempt,
 			Result:  Skipped,
@@ -250,41 +250,41 @@ func (r Rollout) overruled(state State) *State {
 // cleanUp deletes pods that are not needed: of another template, of a hook that was changed or skipped, of an attempt
 // that has failed. It awaits their end, so that two hooks of a Deployment never run at a time. It also deletes pods
 // that have ended and are not kept.
-func (r Rollout) cleanUp(seen RolloutFacts) (action HookAction, isDecided bool) {
-	for _, pod := range seen.Pods {
+func (r Rollout) cleanUp(facts RolloutFacts) (action HookAction, isDecided bool) {
+	for _, pod := range facts.Pods {
 		switch {
-		case r.isCurrent(pod, seen.State):
-		case HasEnded(pod) && (pod.DeletionTimestamp != nil || r.isKept(pod, seen.State)):
+		case r.isCurrent(pod, facts.State):
+		case HasEnded(pod) && (pod.DeletionTimestamp != nil || r.isKept(pod, facts.State)):
 		case HasEnded(pod):
 			return HookAction{Do: Delete, Pod: pod, Message: "it has ended, and is not kept"}, true
 		case pod.DeletionTimestamp == nil:
 			return HookAction{Do: Delete, Pod: pod, Message: "nothing waits for it any more"}, true
 		default:
-			return r.awaitEnd(pod, seen), true
+			return r.awaitEnd(pod, facts), true
 		}
 	}
 	return HookAction{}, false
 }
 
 // awaitEnd waits until a deleted pod has ended. After the progress deadline, the rollout is given up.
-func (r Rollout) awaitEnd(pod *corev1.Pod, seen RolloutFacts) HookAction {
+func (r Rollout) awaitEnd(pod *corev1.Pod, facts RolloutFacts) HookAction {
 	until := pod.DeletionTimestamp.Add(r.deadline())
 	words := fmt.Sprintf("pod %s of a hook was deleted, and has not ended", pod.Name)
-	if seen.Now.Before(until) {
+	if facts.Now.Before(until) {
 		return HookAction{Do: Wait, Pod: pod, Message: words + " yet", Until: until}
 	}
-	if last := seen.State.Hooks[Stage(pod.Labels[stageLabel])].Message; last != "" && r.isOurs(pod) {
-		return r.giveUp(seen, HookNotEnded,
+	if last := facts.State.Hooks[Stage(pod.Labels[stageLabel])].Message; last != "" && r.isOurs(pod) {
+		return r.giveUp(facts, HookNotEnded,
 			fmt.Sprintf("%s; it was deleted, and is still there after %s", last, r.deadline()))
 	}
-	return r.giveUp(seen, HookNotEnded, fmt.Sprintf("%s within %s", words, r.deadline()))
+	return r.giveUp(facts, HookNotEnded, fmt.Sprintf("%s within %s", words, r.deadline()))
 }
 
 // giveUp ends the rollout: a Deployment that was scaled to 0 is scaled back, and the next apply starts with the first
 // hook without a result.
-func (r Rollout) giveUp(seen RolloutFacts, reason, message string) HookAction {
-	replicas, state := seen.State.Restore(seen.Live)
-	return HookAction{Do: GiveUp, Reason: reason, Message: message, Replicas: replicas, State: state.restarted()}
+func (r Rollout) giveUp(facts RolloutFacts, reason, message string) HookAction {
+	replicas, state := facts.State.Restore(facts.Live)
+	return HookAction{Do: GiveUp, Reason: reason, Message: message, Replicas: replicas, State: state.withRestartedHooks()}
 }
 
 // isCurrent reports whether a pod belongs to the current attempt. It does not while an earlier hook has no result,
@@ -363,5 +363,5 @@ func (r Rollout) NextPod(stage Stage, facts RolloutFacts) *corev1.Pod {
 
 // sequence returns the sequence of a stage.
 func (r Rollout) sequence(stage Stage, facts RolloutFacts) sequence {
-	return sequence{Rollout: r, stage: stage, hook: r.Hooks.Of(stage), seen: facts}
+	return sequence{Rollout: r, stage: stage, hook: r.Hooks.Of(stage), facts: facts}
 }

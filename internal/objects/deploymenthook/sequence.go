@@ -26,7 +26,7 @@ type sequence struct {
 	Rollout
 	stage Stage
 	hook  *Hook
-	seen  RolloutFacts
+	facts RolloutFacts
 }
 
 func (s sequence) hash() string { return s.Rollout.hash(s.stage) }
@@ -34,7 +34,7 @@ func (s sequence) hash() string { return s.Rollout.hash(s.stage) }
 // progress returns the progress of the hook. A changed hook starts over, unless it has a result: a corrected
 // timeout does not migrate a database again.
 func (s sequence) progress() HookProgress {
-	progress := s.seen.State.Hooks[s.stage]
+	progress := s.facts.State.Hooks[s.stage]
 	if progress.Hash != s.hash() && progress.Result == "" {
 		return HookProgress{Hash: s.hash()}
 	}
@@ -48,64 +48,64 @@ func (s sequence) next() HookAction {
 	case s.hook == nil:
 		return HookAction{Do: Proceed}
 	case p.Result != "" && s.stage == Post:
-		return HookAction{Do: Save, State: s.complete(s.seen.State)}
+		return HookAction{Do: Save, State: s.completedState(s.facts.State)}
 	case p.Result != "":
 		return HookAction{Do: Proceed, Message: string(p.Result)}
-	case s.stage == Mid && s.seen.State.IsInstall:
-		return s.saved(HookProgress{Hash: p.Hash, Result: NotNeeded})
-	case s.isLeftAlone():
-		stopped := s.seen.State.Stopped
+	case s.stage == Mid && s.facts.State.IsInstall:
+		return s.save(HookProgress{Hash: p.Hash, Result: NotNeeded})
+	case s.isPaused():
+		stopped := s.facts.State.Stopped
 		return HookAction{
 			Do:     GiveUp,
 			Reason: stopped.Reason,
 			Message: fmt.Sprintf("%s; it begins again after %s", stopped.Message,
 				stopped.Time.Add(s.Pause).UTC().Format(time.RFC3339)),
 		}
-	case s.stage != Post && s.seen.Live == nil:
+	case s.stage != Post && s.facts.Live == nil:
 		return HookAction{Do: MakePaused}
 	case p.Began == nil:
 		return s.start(p)
-	case s.seen.Live == nil: // deleted; may be created again
+	case s.facts.Live == nil: // deleted; may be created again
 		return s.await(p, NoReplicaSet, "the Deployment does not exist")
-	case s.stage == Mid && count(s.seen.Live) > 0:
+	case s.stage == Mid && count(s.facts.Live) > 0:
 		return s.scaleDown(p)
 	}
-	if pod := s.current(); pod != nil {
-		return s.watch(p, pod)
+	if pod := s.currentPod(); pod != nil {
+		return s.checkPod(p, pod)
 	}
 	return s.attempt(p)
 }
 
 // isLeftAlone reports whether the hook has stopped the rollout, and Pause is not over. A changed hook begins at once.
-func (s sequence) isLeftAlone() bool {
-	stopped := s.seen.State.Stopped
+func (s sequence) isPaused() bool {
+	stopped := s.facts.State.Stopped
 	return stopped != nil && stopped.Stage == s.stage && stopped.Hash == s.hash() &&
-		s.seen.Now.Before(stopped.Time.Add(s.Pause))
+		s.facts.Now.Before(stopped.Time.Add(s.Pause))
 }
 
 // saved returns the action that saves the progress of the hook.
-func (s sequence) saved(p HookProgress) HookAction {
-	return HookAction{Do: Save, State: s.seen.State.with(s.stage, p)}
+func (s sequence) save(p HookProgress) HookAction {
+	return HookAction{Do: Save, State: s.facts.State.withProgress(s.stage, p)}
 }
 
 // start saves that the hook begins. Its existing pods are of an earlier rollout of the template or of an earlier try,
 // and do not count.
 func (s sequence) start(p HookProgress) HookAction {
-	p.Began = &metav1.Time{Time: s.seen.Now}
-	for _, pod := range s.seen.Pods {
+	p.Began = &metav1.Time{Time: s.facts.Now}
+	for _, pod := range s.facts.Pods {
 		if Stage(pod.Labels[stageLabel]) == s.stage && s.isOurs(pod) {
 			p.Attempt = max(p.Attempt, attemptOf(pod))
 		}
 	}
-	action := s.saved(p)
+	action := s.save(p)
 	action.State.Stopped = nil
 	return action
 }
 
 // current returns the pod of the current attempt; nil if there is none.
-func (s sequence) current() *corev1.Pod {
-	for _, pod := range s.seen.Pods {
-		if Stage(pod.Labels[stageLabel]) == s.stage && s.isCurrent(pod, s.seen.State) {
+func (s sequence) currentPod() *corev1.Pod {
+	for _, pod := range s.facts.Pods {
+		if Stage(pod.Labels[stageLabel]) == s.stage && s.isCurrent(pod, s.facts.State) {
 			return pod
 		}
 	}
@@ -115,12 +115,12 @@ func (s sequence) current() *corev1.Pod {
 // scaleDown scales the Deployment to 0, and saves its replicas. If another client scales it up again and again, the
 // rollout is given up.
 func (s sequence) scaleDown(p HookProgress) HookAction {
-	if !s.seen.Now.Before(p.Began.Add(s.deadline())) {
+	if !s.facts.Now.Before(p.Began.Add(s.deadline())) {
 		return s.giveUp(p, PodsNotGone,
 			fmt.Sprintf("after %s, another client still scales the Deployment up", s.deadline()))
 	}
-	state, none := s.seen.State, int32(0)
-	replicas := count(s.seen.Live)
+	state, none := s.facts.State, int32(0)
+	replicas := count(s.facts.Live)
 	state.Replicas = &replicas
 	return HookAction{
 		Do:       Scale,
@@ -133,7 +133,7 @@ func (s sequence) scaleDown(p HookProgress) HookAction {
 // attempt begins the next attempt, if the failure policy allows it. An attempt without its pod has failed.
 func (s sequence) attempt(p HookProgress) HookAction {
 	if p.Pod != "" {
-		return s.failed(p, nil, HookFailed,
+		return s.reportFailure(p, nil, HookFailed,
 			fmt.Sprintf("pod %s is gone, and its end was not seen", s.pod(p.Attempt+1).Name))
 	}
 	if p.Failed != nil {
@@ -142,15 +142,15 @@ func (s sequence) attempt(p HookProgress) HookAction {
 		}
 	}
 	switch {
-	case len(s.seen.OldPods) > 0:
-		return s.await(p, PodsNotGone, "pods of the old template are still there: "+printable.Few(s.seen.OldPods, 3))
-	case s.stage == Post && s.seen.ReplicaSet == nil:
+	case len(s.facts.OldPods) > 0:
+		return s.await(p, PodsNotGone, "pods of the old template are still there: "+printable.Few(s.facts.OldPods, 3))
+	case s.stage == Post && s.facts.ReplicaSet == nil:
 		return s.await(p, NoReplicaSet, "the Deployment has no ReplicaSet of the new template yet")
 	}
 	pod := s.pod(p.Attempt + 1)
-	if refused := s.seen.Refused; refused != nil && refused.Pod == pod.Name &&
-		(refused.IsFinal || s.seen.Now.Sub(refused.Since) >= s.hook.Timeout()) {
-		return s.failed(p, nil, HookRefused, "its pod can't be created: "+refused.Cause)
+	if refused := s.facts.Refused; refused != nil && refused.Pod == pod.Name &&
+		(refused.IsFinal || s.facts.Now.Sub(refused.Since) >= s.hook.Timeout()) {
+		return s.reportFailure(p, nil, HookRefused, "its pod can't be created: "+refused.Cause)
 	}
 	return HookAction{Do: Create, Pod: pod}
 }
@@ -158,7 +158,7 @@ func (s sequence) attempt(p HookProgress) HookAction {
 // await waits for a precondition of the hook's pod. After the progress deadline, the rollout is given up.
 func (s sequence) await(p HookProgress, reason, words string) HookAction {
 	until := p.Began.Add(s.deadline())
-	if s.seen.Now.Before(until) {
+	if s.facts.Now.Before(until) {
 		return HookAction{Do: Wait, Message: words, Until: until}
 	}
 	return s.giveUp(p, reason, fmt.Sprintf("after %s, %s", s.deadline(), words))
@@ -169,20 +169,20 @@ func (s sequence) afterFailure(p HookProgress) (action HookAction, isDecided boo
 	switch policy, limit := s.hook.Policy(), s.hook.BackoffLimit; {
 	case policy == Ignore:
 		p.Result = Ignored
-		return s.saved(p), true
+		return s.save(p), true
 	case policy == Abort:
 		return s.giveUp(p, HookFailed, "its failure policy is Abort"), true
 	case limit != nil && p.Failures > int(*limit):
 		return s.giveUp(p, HookFailed,
 			fmt.Sprintf("it has failed %s, and its backoffLimit is %d", times(p.Failures), *limit)), true
-	case !s.seen.Now.Before(p.Began.Add(s.deadline())):
+	case !s.facts.Now.Before(p.Began.Add(s.deadline())):
 		return s.giveUp(p, HookFailed,
 				fmt.Sprintf("it has failed %s, and the progress deadline of %s is over", times(p.Failures),
 					s.deadline())),
 			true
 	}
 	next := p.Failed.Add(pause(p.Failures))
-	if s.seen.Now.Before(next) {
+	if s.facts.Now.Before(next) {
 		return HookAction{
 			Do:      Wait,
 			Until:   next,
@@ -213,9 +213,9 @@ func (s sequence) giveUp(p HookProgress, reason, message string) HookAction {
 	if p.Message != "" {
 		message = p.Message + "; " + message
 	}
-	action := s.Rollout.giveUp(s.seen, reason, message)
+	action := s.Rollout.giveUp(s.facts, reason, message)
 	action.State.Stopped = &StoppedRollout{
-		Stage: s.stage, Hash: s.hash(), Time: metav1.NewTime(s.seen.Now), Reason: reason,
+		Stage: s.stage, Hash: s.hash(), Time: metav1.NewTime(s.facts.Now), Reason: reason,
 		Message: printable.Truncate(message, maxMessage),
 	}
 	return action
@@ -223,32 +223,32 @@ func (s sequence) giveUp(p HookProgress, reason, message string) HookAction {
 
 // watch checks the pod of the current attempt. A deleted pod has failed, as for a Job: its end may never be
 // observed.
-func (s sequence) watch(p HookProgress, pod *corev1.Pod) HookAction {
-	until := s.timeOf(pod)
+func (s sequence) checkPod(p HookProgress, pod *corev1.Pod) HookAction {
+	until := s.timeoutOf(pod)
 	switch {
 	case hasSucceeded(pod):
 		p.Result, p.Attempt, p.Pod = Succeeded, attemptOf(pod), ""
-		succeeded := s.saved(p)
-		succeeded.Pod = pod
-		return succeeded
+		action := s.save(p)
+		action.Pod = pod
+		return action
 	case pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == deadlineExceeded:
-		return s.timedOut(p, pod, s.seen.LastState)
+		return s.reportTimeout(p, pod, s.facts.LastState)
 	case hasFailed(pod):
-		return s.failed(p, pod, HookFailed, failureOf(pod))
+		return s.reportFailure(p, pod, HookFailed, failureOf(pod))
 	case pod.DeletionTimestamp != nil:
-		return s.failed(p, pod, HookFailed, deletionOf(pod))
-	case !s.seen.Now.Before(until):
-		return s.timedOut(p, pod, StateOf(pod))
+		return s.reportFailure(p, pod, HookFailed, deletionOf(pod))
+	case !s.facts.Now.Before(until):
+		return s.reportTimeout(p, pod, StateOf(pod))
 	case p.Pod != pod.UID:
 		p.Pod = pod.UID
-		return s.saved(p)
+		return s.save(p)
 	}
 	return HookAction{Do: Wait, Pod: pod, Until: until, Message: "pod " + pod.Name + " " + StateOf(pod)}
 }
 
 // timeOf returns when a pod times out. The timeout applies twice: to its start, and then to its end. The kubelet has a
 // few more seconds to end a started pod, because it keeps the log.
-func (s sequence) timeOf(pod *corev1.Pod) time.Time {
+func (s sequence) timeoutOf(pod *corev1.Pod) time.Time {
 	if pod.Status.StartTime != nil {
 		return pod.Status.StartTime.Add(s.hook.Timeout() + 5*time.Second)
 	}
@@ -257,30 +257,30 @@ func (s sequence) timeOf(pod *corev1.Pod) time.Time {
 
 // timedOut reports that a pod has timed out, and its state until then: after the kubelet has ended a pod, its status
 // has no such state any more, for example that the image could not be pulled.
-func (s sequence) timedOut(p HookProgress, pod *corev1.Pod, state string) HookAction {
+func (s sequence) reportTimeout(p HookProgress, pod *corev1.Pod, state string) HookAction {
 	words := fmt.Sprintf("pod %s has not ended within %s", pod.Name, s.hook.Timeout())
 	if state != "" {
 		words += ": it " + state
 	}
-	return s.failed(p, pod, HookTimedOut, words)
+	return s.reportFailure(p, pod, HookTimedOut, words)
 }
 
 // failed reports that an attempt has failed.
-func (s sequence) failed(p HookProgress, pod *corev1.Pod, reason, message string) HookAction {
+func (s sequence) reportFailure(p HookProgress, pod *corev1.Pod, reason, message string) HookAction {
 	p.Attempt++
 	if pod != nil {
 		p.Attempt = attemptOf(pod)
 	}
 	p.Failures++
 	p.Pod = ""
-	p.Failed, p.Message = &metav1.Time{Time: s.seen.Now}, message
+	p.Failed, p.Message = &metav1.Time{Time: s.facts.Now}, message
 	return HookAction{
 		Do:      Report,
 		Pod:     pod,
 		Reason:  reason,
 		Message: message,
 		Attempt: p.Attempt,
-		State:   s.seen.State.with(s.stage, p),
+		State:   s.facts.State.withProgress(s.stage, p),
 	}
 }
 

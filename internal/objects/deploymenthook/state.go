@@ -85,7 +85,7 @@ const (
 )
 
 // with returns a copy of a state with another progress of one hook.
-func (s State) with(stage Stage, progress HookProgress) *State {
+func (s State) withProgress(stage Stage, progress HookProgress) *State {
 	s.Hooks = maps.Clone(s.Hooks)
 	if s.Hooks == nil {
 		s.Hooks = map[Stage]HookProgress{}
@@ -95,11 +95,11 @@ func (s State) with(stage Stage, progress HookProgress) *State {
 }
 
 // restarted returns a copy of a state in which hooks without a result begin again.
-func (s State) restarted() *State {
+func (s State) withRestartedHooks() *State {
 	next := &s
 	for stage, p := range s.Hooks {
 		if p.Result == "" {
-			next = next.with(stage, HookProgress{Hash: p.Hash, Attempt: p.Attempt, By: p.By})
+			next = next.withProgress(stage, HookProgress{Hash: p.Hash, Attempt: p.Attempt, By: p.By})
 		}
 	}
 	return next

@@ -227,18 +227,18 @@ func (s *scene) writeAction(stage deploymenthook.Stage, action deploymenthook.Ho
 	words := action.Message
 	switch {
 	case action.Do == deploymenthook.Create || action.Do == deploymenthook.Delete:
-		words = action.Pod.Name + punctuated(words)
+		words = action.Pod.Name + afterColon(words)
 		// the template, as it is readable
 		s.names[action.Pod.Labels["runlevel.dev/hook-hash"]] = action.Pod.Spec.Containers[0].Image
 	case action.Do == deploymenthook.Wait:
-		words = fmt.Sprintf("until %s%s", s.since(action.Until), punctuated(words))
+		words = fmt.Sprintf("until %s%s", s.since(action.Until), afterColon(words))
 	case action.Do == deploymenthook.Report:
 		words = fmt.Sprintf("attempt %d, %s: %s", action.Attempt, action.Reason, words)
 	case action.Do == deploymenthook.GiveUp:
 		words = action.Reason + ": " + words
 	}
 	if action.Replicas != nil {
-		words = fmt.Sprintf("to %d%s", *action.Replicas, punctuated(words))
+		words = fmt.Sprintf("to %d%s", *action.Replicas, afterColon(words))
 	}
 	if action.State != nil {
 		words = strings.TrimSpace(words + " [" + s.describe(*action.State) + "]")
@@ -246,7 +246,7 @@ func (s *scene) writeAction(stage deploymenthook.Stage, action deploymenthook.Ho
 	s.writeLine(strings.TrimSpace(fmt.Sprintf("%-4s %-11s %s", cmp.Or(string(stage), "-"), action.Do, words)))
 }
 
-func punctuated(words string) string {
+func afterColon(words string) string {
 	if words == "" {
 		return ""
 	}

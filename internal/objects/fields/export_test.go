@@ -9,7 +9,7 @@ import (
 // change of the field is refused, or is allowed in a certain case.
 func Claims() map[string][]string {
 	claims := map[string][]string{}
-	for kind, rows := range maps.All(immutables) {
+	for kind, rows := range maps.All(immutableFields) {
 		name := kind.String() // KIND.GROUP
 		for _, row := range rows {
 			claims[name] = append(claims[name], row.field+" is refused")
@@ -25,7 +25,7 @@ func Claims() map[string][]string {
 			if row.fallback != nil {
 				claims[name] = append(claims[name], row.field+" may be its default")
 			}
-			if row.ofPods {
+			if row.hasPodSpec {
 				claims[name] = append(claims[name], row.field+" may have the defaults of pods")
 			}
 			if row.when != nil {

@@ -207,14 +207,14 @@ type ForeignFields struct {
 }
 
 // mostForeign is how many fields of a manager are named in a sentence.
-const mostForeign = 5
+const maxForeignNames = 5
 
 // notInRelease ends each sentence about foreign fields.
 const notInRelease = ", which the release does not have"
 
 // String returns who has set which fields, and when, in a sentence.
 func (f ForeignFields) String() string {
-	text := f.Manager + " set " + printable.Few(f.Fields, mostForeign)
+	text := f.Manager + " set " + printable.Few(f.Fields, maxForeignNames)
 	if !f.Since.IsZero() {
 		text += " at " + f.Since.UTC().Format(time.RFC3339)
 	}

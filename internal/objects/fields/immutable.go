@@ -22,7 +22,7 @@ func Immutable(before, after map[string]any, changes []Difference) []Difference 
 	}
 	var refused []Difference
 	for _, change := range changes {
-		if slices.ContainsFunc(immutables[kind], func(f immutable) bool { return f.refuses(before, after, change) }) {
+		if slices.ContainsFunc(immutableFields[kind], func(f immutableField) bool { return f.refuses(before, after, change) }) {
 			refused = append(refused, change)
 		}
 	}
@@ -36,27 +36,27 @@ func groupKind(object map[string]any) schema.GroupKind {
 }
 
 // An immutable is a field that can't be changed once it is set, with all fields in it.
-type immutable struct {
+type immutableField struct {
 	field  string   // keys, separated by dots
 	except []string // parts of the field that can be changed; "*" is any item of a list
 	when   func(before, after map[string]any) bool
 	// removable is true if the field may be missing from an apply: its value is kept.
 	removable bool
 	// fallback is the default of the field, and defaults are those of its parts.
-	fallback any
-	defaults map[string]any
-	ofPods   bool // it is or contains the spec of a pod, whose defaults are known
+	fallback   any
+	defaults   map[string]any
+	hasPodSpec bool // it is or contains the spec of a pod, whose defaults are known
 }
 
 // refuses reports whether a change is one of this field.
-func (f immutable) refuses(before, after map[string]any, change Difference) bool {
-	if !change.Path.touches(f.field) || f.when != nil && !f.when(before, after) {
+func (f immutableField) refuses(before, after map[string]any, change Difference) bool {
+	if !change.Path.overlaps(f.field) || f.when != nil && !f.when(before, after) {
 		return false
 	}
 	if slices.ContainsFunc(f.except, func(part string) bool { return change.Path.isWithin(f.field + "." + part) }) {
 		return false
 	}
-	if isSameQuantity(change) || f.ofPods && isPodDefault(change) {
+	if isSameQuantity(change) || f.hasPodSpec && isPodDefault(change) {
 		return false
 	}
 	for part, value := range f.defaults {
@@ -125,14 +125,14 @@ func isNotElastic(_, after map[string]any) bool {
 var typeOfService = []string{"spec", "type"}
 
 // workloadSelector is the selector of workloads.
-var workloadSelector = []immutable{{field: "spec.selector"}}
+var workloadSelector = []immutableField{{field: "spec.selector"}}
 
 // roleRef is the role of bindings.
-var roleRef = []immutable{{field: "roleRef", defaults: map[string]any{"apiGroup": "rbac.authorization.k8s.io"}}}
+var roleRef = []immutableField{{field: "roleRef", defaults: map[string]any{"apiGroup": "rbac.authorization.k8s.io"}}}
 
 // immutables are the fields that API servers refuse to change, by kind. A test
 // compares the table with a real API server.
-var immutables = map[schema.GroupKind][]immutable{
+var immutableFields = map[schema.GroupKind][]immutableField{
 	kinds.ConfigMap: {
 		{field: "data", when: isMarkedImmutable}, {field: "binaryData", when: isMarkedImmutable},
 		{field: "immutable", when: isMarkedImmutable},
@@ -162,8 +162,8 @@ var immutables = map[schema.GroupKind][]immutable{
 	kinds.ResourceQuota: {{field: "spec.scopes"}},
 	kinds.Pod: {
 		{
-			field:  "spec",
-			ofPods: true,
+			field:      "spec",
+			hasPodSpec: true,
 			except: []string{"containers.*.image", "initContainers.*.image", "activeDeadlineSeconds", "tolerations",
 				"schedulingGates"},
 		},
@@ -180,7 +180,7 @@ var immutables = map[schema.GroupKind][]immutable{
 			}},
 	},
 	kinds.Job: {
-		{field: "spec.selector"}, {field: "spec.template", ofPods: true},
+		{field: "spec.selector"}, {field: "spec.template", hasPodSpec: true},
 		{field: "spec.completions", when: isNotElastic}, {field: "spec.podFailurePolicy"},
 		{field: "spec.backoffLimitPerIndex"}, {field: "spec.successPolicy"}, {field: "spec.managedBy"},
 		{field: "spec.completionMode", fallback: "NonIndexed"},

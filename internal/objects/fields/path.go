@@ -100,14 +100,14 @@ func (p Path) Keys() []string {
 
 // isWithin reports whether a path is a field, written with dots, or leads into it.
 func (p Path) isWithin(field string) bool {
-	return matches(p, strings.Split(field, ".")) && len(p) > strings.Count(field, ".")
+	return hasCommonPrefix(p, strings.Split(field, ".")) && len(p) > strings.Count(field, ".")
 }
 
 // touches reports whether a path is within a field, or the field within the path.
-func (p Path) touches(field string) bool { return matches(p, strings.Split(field, ".")) }
+func (p Path) overlaps(field string) bool { return hasCommonPrefix(p, strings.Split(field, ".")) }
 
 // matches compares as many steps as both have. "*" matches any item of a list.
-func matches(p Path, keys []string) bool {
+func hasCommonPrefix(p Path, keys []string) bool {
 	for i, key := range keys[:min(len(p), len(keys))] {
 		isItem := p[i].Index != none
 		if isItem != (key == "*") || !isItem && p[i].Key != key {

@@ -44,11 +44,11 @@ func isEmpty(value any) bool {
 }
 
 // An edit returns the new value of a field, and whether the field remains.
-type edit func(value any) (instead any, stays bool)
+type editFunc func(value any) (instead any, stays bool)
 
 // at edits the field at a path within a value. It returns the new value, whether it
 // remains, and whether the path was found.
-func (e edit) at(value any, path string) (instead any, stays, found bool) {
+func (e editFunc) at(value any, path string) (instead any, stays, found bool) {
 	if path == "" {
 		instead, stays = e(value)
 		return instead, stays, true
@@ -66,7 +66,7 @@ func (e edit) at(value any, path string) (instead any, stays, found bool) {
 
 // editKey edits a field of a mapping. Keys may have dots, which the path does not
 // escape: the longest existing key is meant.
-func editKey(fields map[string]any, path string, e edit) bool {
+func editKey(fields map[string]any, path string, e editFunc) bool {
 	path, isKey := strings.CutPrefix(path, ".")
 	if !isKey {
 		return false
@@ -94,7 +94,7 @@ func editKey(fields map[string]any, path string, e edit) bool {
 }
 
 // editItem edits an item of a list, and returns the new list.
-func editItem(items []any, path string, e edit) ([]any, bool) {
+func editItem(items []any, path string, e editFunc) ([]any, bool) {
 	index, rest := findItem(items, path)
 	if index < 0 {
 		return items, false

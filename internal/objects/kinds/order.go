@@ -28,7 +28,7 @@ var levelsOfGroups = map[string]Level{
 
 // LevelOf returns the level of a kind, and whether it is known: that of a custom resource depends on the release.
 func LevelOf(kind schema.GroupKind) (level Level, isKnown bool) {
-	if level = table[kind].level; level != "" {
+	if level = kindTable[kind].level; level != "" {
 		return level, true
 	}
 	level, isKnown = levelsOfGroups[kind.Group]
@@ -76,8 +76,8 @@ func (s Stage) String() string {
 // StageOf returns the stage of a kind. Kinds without a stage of their own have that of their scope.
 func StageOf(kind schema.GroupKind) Stage {
 	switch scope := ScopeOf(kind); {
-	case table[kind].stage != byScope:
-		return table[kind].stage
+	case kindTable[kind].stage != byScope:
+		return kindTable[kind].stage
 	case scope == Unknown:
 		return CustomStage
 	case scope == Cluster:

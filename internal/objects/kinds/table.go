@@ -165,14 +165,14 @@ func workload(formerGroup string) row {
 // table has the rows of all kinds that are defined here, and former the kinds by the kinds of groups that have served
 // them.
 var (
-	table  = map[schema.GroupKind]row{}
-	former = map[schema.GroupKind]schema.GroupKind{}
+	kindTable = map[schema.GroupKind]row{}
+	former    = map[schema.GroupKind]schema.GroupKind{}
 )
 
 // define adds a kind to the table.
 func define(group, name string, properties row) schema.GroupKind {
 	kind := schema.GroupKind{Group: group, Kind: name}
-	table[kind] = properties
+	kindTable[kind] = properties
 	if properties.formerGroup != "" {
 		former[schema.GroupKind{Group: properties.formerGroup, Kind: name}] = kind
 	}
@@ -185,17 +185,17 @@ func define(group, name string, properties row) schema.GroupKind {
 //
 // Some kinds with a generation are not among them: binding a Pod to its node and changing the description of a
 // PriorityClass do not raise it, and a CSIDriver has none until its first change.
-func RaisesGeneration(kind schema.GroupKind) bool { return table[kind].raisesGeneration }
+func RaisesGeneration(kind schema.GroupKind) bool { return kindTable[kind].raisesGeneration }
 
 // PodSpec returns the path of the spec of a kind's pods; nil if it has none.
-func PodSpec(kind schema.GroupKind) []string { return keys(table[kind].podSpec) }
+func PodSpec(kind schema.GroupKind) []string { return keys(kindTable[kind].podSpec) }
 
 // ClientConfigPath returns the path of the mappings of a kind that configure which servers the API server calls, as
 // ClientConfigs returns them; nil if it calls none. The path may lead through a list.
-func ClientConfigPath(kind schema.GroupKind) []string { return keys(table[kind].clientConfig) }
+func ClientConfigPath(kind schema.GroupKind) []string { return keys(kindTable[kind].clientConfig) }
 
 // PodSelector returns the path of the selector by which objects of a kind select pods; nil if they select none.
-func PodSelector(kind schema.GroupKind) []string { return keys(table[kind].podSelector) }
+func PodSelector(kind schema.GroupKind) []string { return keys(kindTable[kind].podSelector) }
 
 func keys(path string) []string {
 	if path == "" {
@@ -206,22 +206,22 @@ func keys(path string) []string {
 
 // IsWorkload reports whether objects of a kind create pods and can be rolled out, or are Jobs.
 func IsWorkload(kind schema.GroupKind) bool {
-	return (kind.Group == Deployment.Group || kind.Group == Job.Group) && table[kind].podSpec != ""
+	return (kind.Group == Deployment.Group || kind.Group == Job.Group) && kindTable[kind].podSpec != ""
 }
 
 // DataLostOnDelete returns a description of the data that is lost when an object of a kind is deleted, because no
 // manifest restores it; "" for most kinds.
-func DataLostOnDelete(kind schema.GroupKind) string { return table[kind].dataLost }
+func DataLostOnDelete(kind schema.GroupKind) string { return kindTable[kind].dataLost }
 
 // HoldsData reports whether an object of a kind has content that a new object of the same manifest lacks, so that it
 // must not be deleted and recreated.
-func HoldsData(kind schema.GroupKind) bool { return table[kind].holdsData }
+func HoldsData(kind schema.GroupKind) bool { return kindTable[kind].holdsData }
 
 // IsTransient reports whether objects of a kind are left behind by processes, or follow from other objects.
-func IsTransient(kind schema.GroupKind) bool { return table[kind].isTransient }
+func IsTransient(kind schema.GroupKind) bool { return kindTable[kind].isTransient }
 
 // IsGenerated reports whether Kubernetes or OpenShift creates an object in every namespace.
-func IsGenerated(id ID) bool { return slices.Contains(table[id.GroupKind()].generated, id.Name) }
+func IsGenerated(id ID) bool { return slices.Contains(kindTable[id.GroupKind()].generated, id.Name) }
 
 // StoredAs returns the kind under which objects of a kind are stored. If two groups serve or served the kind, an object
 // exists in both, so a delete in one group deletes it in the other.
@@ -234,13 +234,13 @@ func StoredAs(kind schema.GroupKind) schema.GroupKind {
 
 // HasWebhooks reports whether objects of a kind configure admission webhooks.
 func HasWebhooks(kind schema.GroupKind) bool {
-	return table[kind].clientConfig == admissionWebhooks.clientConfig
+	return kindTable[kind].clientConfig == admissionWebhooks.clientConfig
 }
 
 // Callers returns the kinds whose objects have the API server call servers, in a stable order.
 func Callers() []schema.GroupKind {
 	var callers []schema.GroupKind
-	for kind, properties := range table {
+	for kind, properties := range kindTable {
 		if properties.clientConfig != "" {
 			callers = append(callers, kind)
 		}

@@ -87,7 +87,7 @@ func (r *Reporter) log(ctx context.Context, err error) {
 
 // report writes the status if it has changed.
 func (r *Reporter) report(ctx context.Context) error {
-	lacking, err := r.Denials.stillLacking(ctx, r.client)
+	lacking, err := r.Denials.reviewDenials(ctx, r.client)
 	if err != nil {
 		return err
 	}

@@ -62,13 +62,13 @@ func TestConditions(t *testing.T) {
 
 func TestDenialsAreThoseOfTheAuthorizer(t *testing.T) {
 	d := &Denials{}
-	d.note([]byte(`{"message":"nodes \"a\" is forbidden: User \"system:serviceaccount:a:b\" cannot patch resource \"nodes\" in API group \"\" at the cluster scope"}`))
-	d.note([]byte(
+	d.record([]byte(`{"message":"nodes \"a\" is forbidden: User \"system:serviceaccount:a:b\" cannot patch resource \"nodes\" in API group \"\" at the cluster scope"}`))
+	d.record([]byte(
 		`{"message":"User \"x\" cannot create resource \"pods/eviction\" in API group \"\" in the namespace \"shop\""}`,
 	))
-	d.note([]byte(`{"message":"ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no"}`))
-	if len(d.lacking) != 2 || !d.lacking[denial{verb: "patch", resource: "nodes"}] ||
-		!d.lacking[denial{verb: "create", resource: "pods", subresource: "eviction", namespace: "shop"}] {
-		t.Errorf("%v", d.lacking)
+	d.record([]byte(`{"message":"ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no"}`))
+	if len(d.denials) != 2 || !d.denials[denial{verb: "patch", resource: "nodes"}] ||
+		!d.denials[denial{verb: "create", resource: "pods", subresource: "eviction", namespace: "shop"}] {
+		t.Errorf("%v", d.denials)
 	}
 }

@@ -19,7 +19,7 @@ import (
 // Denials are the rights that a controller has lacked. Refusals by admission policies are not counted.
 type Denials struct {
 	mu      sync.Mutex
-	lacking map[denial]bool
+	denials map[denial]bool
 }
 
 // A denial is a right that the controller has lacked.
@@ -37,7 +37,7 @@ func (d denial) String() string {
 }
 
 // denied is the message of the API server's authorizer for a refused request.
-var denied = regexp.MustCompile(`cannot ([a-z]+) resource \\?"([a-z]+)(?:/([a-z]+))?\\?" in API group \\?"([a-z0-9.-]*)\\?"(?: in the namespace \\?"([a-z0-9-]+)\\?")?`)
+var deniedMessage = regexp.MustCompile(`cannot ([a-z]+) resource \\?"([a-z]+)(?:/([a-z]+))?\\?" in API group \\?"([a-z0-9.-]*)\\?"(?: in the namespace \\?"([a-z0-9-]+)\\?")?`)
 
 // maxRefusal bounds how much of a refusal is read, in bytes: it is a sentence or two.
 const maxRefusal = 16 << 10
@@ -51,7 +51,7 @@ func (d *Denials) Watch(connection *rest.Config) *rest.Config {
 			if err == nil && answer.StatusCode == http.StatusForbidden {
 				text, _ := io.ReadAll(io.LimitReader(answer.Body, maxRefusal))
 				answer.Body = readCloser{io.MultiReader(bytes.NewReader(text), answer.Body), answer.Body}
-				d.note(text)
+				d.record(text)
 			}
 			return answer, err
 		})
@@ -69,27 +69,27 @@ type readCloser struct {
 	io.Closer
 }
 
-func (d *Denials) note(answer []byte) {
-	found := denied.FindSubmatch(answer)
-	if found == nil {
+func (d *Denials) record(refusal []byte) {
+	match := deniedMessage.FindSubmatch(refusal)
+	if match == nil {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.lacking == nil {
-		d.lacking = map[denial]bool{}
+	if d.denials == nil {
+		d.denials = map[denial]bool{}
 	}
-	d.lacking[denial{
-		verb: string(found[1]), resource: string(found[2]), subresource: string(found[3]), group: string(found[4]),
-		namespace: string(found[5]),
+	d.denials[denial{
+		verb: string(match[1]), resource: string(match[2]), subresource: string(match[3]), group: string(match[4]),
+		namespace: string(match[5]),
 	}] = true
 }
 
 // stillLacking reviews the denials with the API server, forgets those that are granted by now, and returns the others
 // as text.
-func (d *Denials) stillLacking(ctx context.Context, c client.Client) ([]string, error) {
+func (d *Denials) reviewDenials(ctx context.Context, c client.Client) ([]string, error) {
 	d.mu.Lock()
-	denials := slices.Collect(maps.Keys(d.lacking))
+	denials := slices.Collect(maps.Keys(d.denials))
 	d.mu.Unlock()
 	var words []string
 	for _, denial := range denials {
@@ -107,7 +107,7 @@ func (d *Denials) stillLacking(ctx context.Context, c client.Client) ([]string, 
 			continue
 		}
 		d.mu.Lock()
-		delete(d.lacking, denial)
+		delete(d.denials, denial)
 		d.mu.Unlock()
 	}
 	slices.Sort(words)

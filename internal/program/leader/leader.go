@@ -33,10 +33,10 @@ import (
 // A Lease is the lock of leader election. It records when it was last renewed.
 type Lease struct {
 	resourcelock.Interface
-	container string
-	duration  time.Duration
-	renewed   atomic.Int64 // when, by package bootclock, before the request was sent; 0 if it is not held
-	requested atomic.Int64 // when a request was sent last, by the same clock; 0 if none was
+	container   string
+	duration    time.Duration
+	renewedAt   atomic.Int64 // when, by package bootclock, before the request was sent; 0 if it is not held
+	requestedAt atomic.Int64 // when a request was sent last, by the same clock; 0 if none was
 }
 
 // newLease returns the Lease of a program, not held yet. The name of its holder gets a random suffix: two processes
@@ -62,7 +62,7 @@ func (l *Lease) renewDeadline() time.Duration { return l.duration * 2 / 3 }
 
 // Get reads the Lease. That of an earlier process of this container is free, since that has ended.
 func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	l.requested.Store(int64(bootclock.Now()))
+	l.requestedAt.Store(int64(bootclock.Now()))
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil && lock.IsEarlier(record.HolderIdentity, l.container, l.Identity()) {
 		record.HolderIdentity = ""
@@ -73,7 +73,7 @@ func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 // checkElection is a probe. It fails if the election hangs: leaders and waiting replicas request the Lease all the
 // time, whether the API server answers or not.
 func (l *Lease) checkElection(*http.Request) error {
-	requested := l.requested.Load()
+	requested := l.requestedAt.Load()
 	silent := bootclock.Now() - time.Duration(requested)
 	if requested == 0 || silent < 4*l.renewDeadline() {
 		return nil
@@ -83,31 +83,31 @@ func (l *Lease) checkElection(*http.Request) error {
 
 // Create creates the Lease.
 func (l *Lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.note(record, func() error { return l.Interface.Create(ctx, record) })
+	return l.recordRenewal(record, func() error { return l.Interface.Create(ctx, record) })
 }
 
 // Update acquires, renews or releases the Lease.
 func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.note(record, func() error { return l.Interface.Update(ctx, record) })
+	return l.recordRenewal(record, func() error { return l.Interface.Update(ctx, record) })
 }
 
-func (l *Lease) note(record resourcelock.LeaderElectionRecord, send func() error) error {
-	begun := int64(bootclock.Now())
-	l.requested.Store(begun)
+func (l *Lease) recordRenewal(record resourcelock.LeaderElectionRecord, send func() error) error {
+	sentAt := int64(bootclock.Now())
+	l.requestedAt.Store(sentAt)
 	err := send()
 	switch {
 	case err != nil:
 	case record.HolderIdentity == l.Identity():
-		l.renewed.Store(begun)
+		l.renewedAt.Store(sentAt)
 	default:
-		l.renewed.Store(0)
+		l.renewedAt.Store(0)
 	}
 	return err
 }
 
 // IsHeld reports whether the Lease was renewed so recently that no other replica can have acquired it.
 func (l *Lease) IsHeld() bool {
-	renewed := l.renewed.Load()
+	renewed := l.renewedAt.Load()
 	return renewed != 0 && bootclock.Now()-time.Duration(renewed) < l.renewDeadline()
 }
 

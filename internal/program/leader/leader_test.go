@@ -19,17 +19,17 @@ func TestOnlyARenewedLeaseIsHeld(t *testing.T) {
 	if l.IsHeld() {
 		t.Error("held from the start")
 	}
-	if err := l.note(resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, send); err != nil || !l.IsHeld() {
+	if err := l.recordRenewal(resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, send); err != nil || !l.IsHeld() {
 		t.Error("not held after it was acquired", err)
 	}
-	l.renewed.Store(int64(bootclock.Now() - 2*time.Minute))
+	l.renewedAt.Store(int64(bootclock.Now() - 2*time.Minute))
 	if l.IsHeld() {
 		t.Error("still held, although it has expired")
 	}
-	if err := l.note(resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, send); err != nil || !l.IsHeld() {
+	if err := l.recordRenewal(resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, send); err != nil || !l.IsHeld() {
 		t.Error("not held after it was renewed", err)
 	}
-	if err := l.note(resourcelock.LeaderElectionRecord{}, send); err != nil || l.IsHeld() {
+	if err := l.recordRenewal(resourcelock.LeaderElectionRecord{}, send); err != nil || l.IsHeld() {
 		t.Error("held after it was released", err)
 	}
 }
@@ -41,10 +41,10 @@ func TestALeaseAgesByTheClockSinceBoot(t *testing.T) {
 		duration:  time.Minute,
 	}
 	before := bootclock.Now()
-	if err := l.note(resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, func() error { return nil }); err != nil {
+	if err := l.recordRenewal(resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	for what, index := range map[string]int64{"renewed": l.renewed.Load(), "asked": l.requested.Load()} {
+	for what, index := range map[string]int64{"renewed": l.renewedAt.Load(), "asked": l.requestedAt.Load()} {
 		if noted := time.Duration(index); noted < before || noted > bootclock.Now() {
 			t.Errorf("%s at %s, which is not between %s and %s since the start of the machine", what, noted, before,
 				bootclock.Now())
@@ -58,11 +58,11 @@ func TestElectionThatHangs(t *testing.T) {
 	if err := l.checkElection(nil); err != nil {
 		t.Errorf("before the first request: %v", err)
 	}
-	l.requested.Store(int64(bootclock.Now() - time.Minute))
+	l.requestedAt.Store(int64(bootclock.Now() - time.Minute))
 	if err := l.checkElection(nil); err != nil {
 		t.Errorf("while a request is under way: %v", err)
 	}
-	l.requested.Store(int64(bootclock.Now() - time.Hour))
+	l.requestedAt.Store(int64(bootclock.Now() - time.Hour))
 	if err := l.checkElection(nil); err == nil || err.Error() != "no request for the Lease was sent for 1h0m0s" {
 		t.Errorf("after an hour of silence: %v", err)
 	}

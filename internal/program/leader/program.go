@@ -154,7 +154,7 @@ func (c Controllers) status(ctx context.Context, objects cache.Cache) (clusterop
 }
 
 // syncedWithin is how long a readiness probe waits for caches.
-const syncedWithin = time.Second
+const maxSyncWait = time.Second
 
 // checks are the probes of a replica. They are served before the manager exists.
 type checks struct {
@@ -177,7 +177,7 @@ func (c *checks) checkCaches(request *http.Request) error {
 	if m == nil {
 		return errors.New("the API server did not answer yet")
 	}
-	ctx, cancel := context.WithTimeout(request.Context(), syncedWithin)
+	ctx, cancel := context.WithTimeout(request.Context(), maxSyncWait)
 	defer cancel()
 	if !(*m).GetCache().WaitForCacheSync(ctx) {
 		return errors.New("not all objects were listed yet")

@@ -41,12 +41,12 @@ type Build struct {
 	Before   fs.FS             // the release without the component's manifests, with the version of the build
 	Problems []payload.Problem // of the component's image-references, and of the images they refer to
 
-	names    []string
-	own      map[string]string // files of the component, by their names in the build; see reserve, too
-	called   map[string]bool   // the names of its files, now and before
-	replaced []string          // files of the release that were the component's
-	taken    []string          // replaced files with the name of another component
-	kept     []string          // other files with a component name that some of the component's files have, too
+	names        []string
+	ownFiles     map[string]string // files of the component, by their names in the build; see reserve, too
+	fileNames    map[string]bool   // the names of its files, now and before
+	replaced     []string          // files of the release that were the component's
+	foreignFiles []string          // replaced files with the name of another component
+	sharedNames  []string          // other files with a component name that some of the component's files have, too
 }
 
 // Into puts a component's files into a release.
@@ -58,24 +58,24 @@ func Into(release, component fs.FS, options Options) (*Build, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Build{names: options.Names, own: map[string]string{}, called: map[string]bool{}}
+	b := &Build{names: options.Names, ownFiles: map[string]string{}, fileNames: map[string]bool{}}
 	home := "." // where the release has its manifests
 	if _, err := fs.Stat(release, payload.ReleaseFolder); err == nil {
 		home = payload.ReleaseFolder
 	}
 	b.Before = release
 	if options.Version != "" {
-		b.Before = relabelled(release, home, options.Version)
+		b.Before = withVersion(release, home, options.Version)
 	}
 	layer := overlay.On(b.Before)
 	b.FS = layer
-	if err := b.take(release, files, home, layer); err != nil {
+	if err := b.replaceFiles(release, files, home, layer); err != nil {
 		return nil, err
 	}
-	names := sortedKeys(b.own)
-	rewriting := b.rewriting(release, home, options.Version, files)
+	names := sortedKeys(b.ownFiles)
+	rewriting := b.imageReplacements(release, home, options.Version, files)
 	for _, name := range names {
-		layer.Put(name, b.rewrite(rewriting, name, files[b.own[name]]))
+		layer.Put(name, b.rewrite(rewriting, name, files[b.ownFiles[name]]))
 	}
 	return b, nil
 }
@@ -133,7 +133,7 @@ func read(component fs.FS) (map[string][]byte, error) {
 }
 
 // take removes the component's old files from the release, and finds paths for the new.
-func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer *overlay.FS) error {
+func (b *Build) replaceFiles(release fs.FS, files map[string][]byte, home string, layer *overlay.FS) error {
 	inBuild := map[string]string{} // files of the component, by their names in the build
 	others := map[string]bool{}    // other components in the names of its files
 	for _, file := range sortedKeys(files) {
@@ -143,7 +143,7 @@ func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer 
 		}
 		name := path.Base(file)
 		if _, err := fs.Stat(release, name); err != nil || home != "." { // in a plain folder the file keeps its name
-			name = numbered(name, b.names[0], inBuild)
+			name = numberedName(name, b.names[0], inBuild)
 		}
 		inBuild[name] = file
 		if named := graph.ParseName(name).Component; !slices.Contains(b.names, named) {
@@ -168,26 +168,26 @@ func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer 
 			case isSame || slices.Contains(b.names, component):
 				folders[name] = folder
 				layer.Remove(full)
-				b.called[name] = true
+				b.fileNames[name] = true
 				b.replaced = append(b.replaced, full)
 				if component != "" && !slices.Contains(b.names, component) {
-					b.taken = append(b.taken, full)
+					b.foreignFiles = append(b.foreignFiles, full)
 				}
 			case component != "" && others[component]:
-				b.kept = append(b.kept, full)
+				b.sharedNames = append(b.sharedNames, full)
 			}
 		}
 	}
 	for name, file := range inBuild {
-		b.called[name] = true
-		b.own[path.Join(cmp.Or(folders[name], home), name)] = file
+		b.fileNames[name] = true
+		b.ownFiles[path.Join(cmp.Or(folders[name], home), name)] = file
 	}
 	return nil
 }
 
 // numbered returns the name of a component's manifest in a build of a release. Other
 // files keep their names, and are not read.
-func numbered(file, component string, taken map[string]string) string {
+func numberedName(file, component string, taken map[string]string) string {
 	if !payload.IsManifest(file) {
 		return file
 	}
@@ -204,7 +204,7 @@ func numbered(file, component string, taken map[string]string) string {
 
 // relabelled returns a release with another version in its metadata files. Files that
 // can't be read are left alone: their errors are reported when the release is loaded.
-func relabelled(release fs.FS, home, version string) fs.FS {
+func withVersion(release fs.FS, home, version string) fs.FS {
 	layer := overlay.On(release)
 	set := func(name string, change func(fields map[string]any)) {
 		text, err := fs.ReadFile(release, path.Join(home, name))
@@ -233,7 +233,7 @@ func sortedKeys[V any](values map[string]V) []string { return slices.Sorted(maps
 
 // rewriting returns the replacements of a build in the component's manifests; nil if the
 // component or the release has no image-references.
-func (b *Build) rewriting(release fs.FS, home, version string, files map[string][]byte) *payload.Rewriting {
+func (b *Build) imageReplacements(release fs.FS, home, version string, files map[string][]byte) *payload.Rewriting {
 	file := slices.IndexFunc(sortedKeys(files), func(file string) bool { return path.Base(file) == payload.ImagesFile })
 	if file < 0 {
 		return nil
@@ -274,7 +274,7 @@ func (b *Build) rewriting(release fs.FS, home, version string, files map[string]
 // problems. The build does not contain the file: the release has its own.
 func (b *Build) reserve(home, file string) string {
 	name := path.Join(home, "0000_50_"+b.names[0]+"_"+path.Base(file))
-	b.own[name] = file
+	b.ownFiles[name] = file
 	return name
 }
 

@@ -15,14 +15,14 @@ import (
 // Own returns the path in the component's folder of a file of the build, if it is one
 // of the component's.
 func (b *Build) Own(file string) (own string, isOwn bool) {
-	own, isOwn = b.own[file]
+	own, isOwn = b.ownFiles[file]
 	return own, isOwn
 }
 
 // Had reports whether a file of any release was one of the component's.
 func (b *Build) Had(file string) bool {
 	name := path.Base(file)
-	return slices.Contains(b.names, graph.ParseName(name).Component) || b.called[name]
+	return slices.Contains(b.names, graph.ParseName(name).Component) || b.fileNames[name]
 }
 
 // Home returns the path that a file of a release would have in the component's folder:
@@ -30,14 +30,14 @@ func (b *Build) Had(file string) bool {
 func (b *Build) Home(file string) string {
 	name := path.Base(file)
 	folder := "."
-	for _, own := range sortedKeys(b.own) {
+	for _, own := range sortedKeys(b.ownFiles) {
 		if path.Base(own) == name {
-			return b.own[own]
+			return b.ownFiles[own]
 		}
 	}
-	for _, own := range sortedKeys(b.own) {
-		folder = path.Dir(b.own[own])
-		if !payload.IsManifest(own) || strings.HasPrefix(path.Base(b.own[own]), "0000_") {
+	for _, own := range sortedKeys(b.ownFiles) {
+		folder = path.Dir(b.ownFiles[own])
+		if !payload.IsManifest(own) || strings.HasPrefix(path.Base(b.ownFiles[own]), "0000_") {
 			continue
 		}
 		if rest, isNumbered := strings.CutPrefix(name, "0000_50_"+b.names[0]+"_"); isNumbered && rest != "" {
@@ -56,13 +56,13 @@ func (b *Build) Notes(before, built *payload.Payload) []string {
 	if len(b.replaced) == 0 {
 		notes = append(notes, fmt.Sprintf("the release has no files of %s yet: all its files are new", name))
 	}
-	if len(b.kept) > 0 {
-		named := graph.ParseName(path.Base(b.kept[0])).Component
+	if len(b.sharedNames) > 0 {
+		named := graph.ParseName(path.Base(b.sharedNames[0])).Component
 		notes = append(notes, fmt.Sprintf("some files are called like those of %s, of which the release keeps %s "+
 			"more, such as %s: if all these files are the component's, write --component %s,%s",
-			named, printable.Count(len(b.kept), "file"), path.Base(b.kept[0]), name, named))
-	} else if len(b.taken) > 0 {
-		file := path.Base(b.taken[0])
+			named, printable.Count(len(b.sharedNames), "file"), path.Base(b.sharedNames[0]), name, named))
+	} else if len(b.foreignFiles) > 0 {
+		file := path.Base(b.foreignFiles[0])
 		notes = append(notes, fmt.Sprintf("%s of the release gives way to the component's file of that name: if it "+
 			"is another component's, rename yours, and else write --component %s,%s",
 			file, name, graph.ParseName(file).Component))
@@ -85,7 +85,7 @@ func (b *Build) Notes(before, built *payload.Payload) []string {
 func (b *Build) elsewhere(before, built *payload.Payload) []*payload.Manifest {
 	own := map[kinds.ID]bool{}
 	for _, m := range built.Manifests {
-		if _, isOwn := b.own[m.Path]; isOwn && !m.IsTombstone() {
+		if _, isOwn := b.ownFiles[m.Path]; isOwn && !m.IsTombstone() {
 			own[m.ID()] = true
 		}
 	}
@@ -95,7 +95,7 @@ func (b *Build) elsewhere(before, built *payload.Payload) []*payload.Manifest {
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(built.Manifests), func(m *payload.Manifest) bool {
-		_, isOwn := b.own[m.Path]
+		_, isOwn := b.ownFiles[m.Path]
 		return isOwn || m.IsTombstone() || !own[m.ID()]
 	})
 }

@@ -71,7 +71,7 @@ func decompress(opaque *packet.OpaquePacket) ([]byte, error) {
 }
 
 // checkSignatures returns the error of each signature for one keyring, and whether one is good.
-func checkSignatures(all []finding, digest, name string, keyring openpgp.EntityList) (wrong []string, isSigned bool) {
+func checkSignatures(all []signatureResult, digest, name string, keyring openpgp.EntityList) (wrong []string, isSigned bool) {
 	for _, item := range all {
 		if item.message == nil {
 			continue

@@ -56,15 +56,15 @@ func PolicyOf(release *payload.Payload) (*Policy, error) {
 	}
 	data, _, err := unstructured.NestedStringMap(manifest.Object().Object, "data")
 	if err != nil {
-		return nil, failed("%s: %v", p.origin, err)
+		return nil, newError("%s: %v", p.origin, err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if err := p.add(key, data[key]); err != nil {
-			return nil, failed("%s: key %s: %v", p.origin, printable.Line(key), err)
+			return nil, newError("%s: key %s: %v", p.origin, printable.Line(key), err)
 		}
 	}
 	if len(p.keyrings) == 0 {
-		return nil, failed("%s: no key begins with %s", p.origin, keyringPrefix)
+		return nil, newError("%s: no key begins with %s", p.origin, keyringPrefix)
 	}
 	return p, nil
 }

@@ -43,8 +43,8 @@ type Stores struct {
 func (p *Policy) Verify(ctx context.Context, digest string, from Stores) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxVerifyTime)
 	defer cancel()
-	found := &findings{}
-	verifier := verify.NewReleaseVerifier(p.keyrings, &serial.Store{Stores: p.search(from, found)})
+	found := &signatureResults{}
+	verifier := verify.NewReleaseVerifier(p.keyrings, &serial.Store{Stores: p.storesToQuery(from, found)})
 	if err := verifier.Verify(ctx, digest); err != nil {
 		return nil, found.explain(p, digest)
 	}
@@ -52,24 +52,24 @@ func (p *Policy) Verify(ctx context.Context, digest string, from Stores) ([][]by
 }
 
 // search returns the stores to query, in order.
-func (p *Policy) search(from Stores, found *findings) []store.Store {
+func (p *Policy) storesToQuery(from Stores, found *signatureResults) []store.Store {
 	var all, web []store.Store
 	for _, namespace := range from.Namespaces {
-		all = append(all, &findingStore{configMaps{from.ConfigMaps, namespace}, found})
+		all = append(all, &resultStore{configMaps{from.ConfigMaps, namespace}, found})
 	}
 	client := cmp.Or(from.HTTP, &http.Client{Timeout: maxAnswerTime})
 	for _, url := range p.stores {
-		web = append(web, &findingStore{webStore{client, url}, found})
+		web = append(web, &resultStore{webStore{client, url}, found})
 	}
-	return append(all, &simultaneous{web})
+	return append(all, &parallelStore{web})
 }
 
 // A simultaneous store queries several stores at the same time, until the signatures suffice. Library-go's parallel
 // store may drop a response that arrives just as the last store ends.
-type simultaneous struct{ stores []store.Store }
+type parallelStore struct{ stores []store.Store }
 
 // Signatures implements store.Store.
-func (s *simultaneous) Signatures(ctx context.Context, name, digest string, fn store.Callback) error {
+func (s *parallelStore) Signatures(ctx context.Context, name, digest string, fn store.Callback) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var mu sync.Mutex
@@ -98,7 +98,7 @@ func (s *simultaneous) Signatures(ctx context.Context, name, digest string, fn s
 }
 
 // String implements store.Store.
-func (s *simultaneous) String() string { return "the stores of the release" }
+func (s *parallelStore) String() string { return "the stores of the release" }
 
 // A place is a store that may have signatures.
 type place interface {
@@ -108,19 +108,19 @@ type place interface {
 }
 
 // A findingStore passes on the unpacked signatures of a place, and collects findings about them.
-type findingStore struct {
+type resultStore struct {
 	place
-	found *findings
+	results *signatureResults
 }
 
 // Signatures implements store.Store. The failure of a place becomes a finding, and other places are still queried.
-func (n *findingStore) Signatures(ctx context.Context, _, digest string, fn store.Callback) error {
+func (n *resultStore) Signatures(ctx context.Context, _, digest string, fn store.Callback) error {
 	count := 0
 	var ended error
 	err := n.each(ctx, digest, func(name string, signature []byte) bool {
 		count++
 		message, err := unpack(signature)
-		n.found.add(finding{place: n.String(), name: name, message: message, err: err})
+		n.results.add(signatureResult{place: n.String(), name: name, message: message, err: err})
 		if err != nil {
 			return true
 		}
@@ -130,15 +130,15 @@ func (n *findingStore) Signatures(ctx context.Context, _, digest string, fn stor
 	})
 	switch {
 	case err != nil:
-		n.found.add(finding{place: n.String(), err: err})
+		n.results.add(signatureResult{place: n.String(), err: err})
 	case count == 0:
-		n.found.add(finding{place: n.String(), isEmpty: true})
+		n.results.add(signatureResult{place: n.String(), isEmpty: true})
 	}
 	return ended
 }
 
 // A finding is a signature, or why there is none.
-type finding struct {
+type signatureResult struct {
 	place, name string
 	message     []byte // unpacked
 	err         error
@@ -146,26 +146,26 @@ type finding struct {
 }
 
 // findings are the findings of all places.
-type findings struct {
+type signatureResults struct {
 	mu  sync.Mutex
-	all []finding
+	all []signatureResult
 }
 
-func (f *findings) add(item finding) {
+func (f *signatureResults) add(item signatureResult) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.all = append(f.all, item)
 }
 
 // maxFindings bounds the findings in a message.
-const maxFindings = 6
+const maxReasons = 6
 
 // explain returns an error with the keyrings that have not signed an image, and the findings.
-func (f *findings) explain(p *Policy, digest string) error {
+func (f *signatureResults) explain(p *Policy, digest string) error {
 	f.mu.Lock()
 	all := slices.Clone(f.all)
 	f.mu.Unlock()
-	slices.SortStableFunc(all, func(a, b finding) int {
+	slices.SortStableFunc(all, func(a, b signatureResult) int {
 		return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.name, b.name))
 	})
 	var missing, reasons, empty []string
@@ -189,15 +189,15 @@ func (f *findings) explain(p *Policy, digest string) error {
 	if len(empty) > 0 {
 		reasons = append(reasons, "no signature for it in "+strings.Join(empty, ", "))
 	}
-	if more := len(reasons) - maxFindings; more > 0 {
-		reasons = append(reasons[:maxFindings], fmt.Sprintf("and %d more", more))
+	if more := len(reasons) - maxReasons; more > 0 {
+		reasons = append(reasons[:maxReasons], fmt.Sprintf("and %d more", more))
 	}
-	return failed("unable to verify %s against keyrings: %s (%s): %s", digest, strings.Join(missing, ", "), p.origin,
+	return newError("unable to verify %s against keyrings: %s (%s): %s", digest, strings.Join(missing, ", "), p.origin,
 		strings.Join(reasons, "; "))
 }
 
 // failed returns an error of this package, in the words of the cluster-version operator.
-func failed(format string, arguments ...any) error {
+func newError(format string, arguments ...any) error {
 	return &reason.Error{
 		Reason:  VerificationFailed,
 		Message: "The update cannot be verified: " + printable.Line(fmt.Sprintf(format, arguments...)),

@@ -182,7 +182,7 @@ func (a *baselineEntry) UnmarshalYAML(node *yaml.Node) error {
 }
 
 // accept suppresses the findings that are in the baseline, and reports the entries that are no longer found.
-func (r *Result) accept(baseline *Baseline, config Config) {
+func (r *Result) acceptFindings(baseline *Baseline, config Config) {
 	if baseline == nil {
 		return
 	}
@@ -213,7 +213,7 @@ func (r *Result) accept(baseline *Baseline, config Config) {
 	rule, _ := FindRule("stale-baseline")
 	if severity := config.severity(rule); severity != Off {
 		for _, entry := range baseline.entries {
-			if message := entry.stale(remaining[entry], r.Ran); message != "" {
+			if message := entry.staleMessage(remaining[entry], r.Ran); message != "" {
 				r.Findings = append(r.Findings, Finding{
 					Rule: rule.ID, Severity: severity, File: baseline.file, In: InBaseline, Line: entry.line,
 					Object: entry.Object, Message: printable.Line(message),
@@ -227,7 +227,7 @@ func (r *Result) accept(baseline *Baseline, config Config) {
 
 // stale returns the message about an entry that accepts more findings than there are, given how many it has left; "" if
 // it does not, or its rule did not run.
-func (a *baselineEntry) stale(remaining int, ran []string) string {
+func (a *baselineEntry) staleMessage(remaining int, ran []string) string {
 	place := a.File
 	if a.In != InPayload {
 		place += fmt.Sprintf(" (%s)", a.In)

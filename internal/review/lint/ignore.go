@@ -152,7 +152,7 @@ func (i *ignoreEntry) covers(f Finding, name string) bool {
 }
 
 // findings returns the findings about unused and invalid entries.
-func (i *ignores) findings() []Finding {
+func (i *ignores) unusedEntries() []Finding {
 	var found []Finding
 	report := func(id string, f Finding) {
 		rule, _ := FindRule(id)

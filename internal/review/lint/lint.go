@@ -181,7 +181,7 @@ func Run(ctx context.Context, input Input) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	result.accept(input.Baseline, input.Config)
+	result.acceptFindings(input.Baseline, input.Config)
 	return result, nil
 }
 
@@ -229,7 +229,7 @@ func (r *Result) add(ignores *ignores, found []Finding) {
 			r.Findings = append(r.Findings, finding)
 		}
 	}
-	r.Findings = append(r.Findings, ignores.findings()...)
+	r.Findings = append(r.Findings, ignores.unusedEntries()...)
 	slices.SortStableFunc(r.Findings, byPlace)
 	slices.SortStableFunc(r.Suppressed, byPlace)
 }

@@ -49,7 +49,7 @@ func checkLevelWidth(s *subject, r *reporter) {
 		if level == "" || len(level) == usual {
 			continue
 		}
-		instead := padded(level, usual)
+		instead := padNumber(level, usual)
 		f := Finding{File: file.Path}
 		todo := "call it 0000_" + instead + strings.TrimPrefix(path.Base(file.Path), "0000_"+level)
 		if len(instead) != usual {
@@ -65,7 +65,7 @@ func checkLevelWidth(s *subject, r *reporter) {
 func levelOf(file string) string { return graph.ParseName(path.Base(file)).Level }
 
 // padded returns a number with leading zeros up to a number of digits.
-func padded(level string, digits int) string {
+func padNumber(level string, digits int) string {
 	number := strings.TrimLeft(level, "0")
 	return strings.Repeat("0", max(0, digits-len(number))) + number
 }

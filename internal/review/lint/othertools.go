@@ -19,7 +19,7 @@ import (
 var othertools []byte
 
 // ineffective has the texts of othertools.yaml by their annotations.
-var ineffective = sync.OnceValue(func() map[string]string {
+var ineffectiveTexts = sync.OnceValue(func() map[string]string {
 	texts := map[string]string{}
 	if err := yaml.UnmarshalStrict(othertools, &texts); err != nil {
 		panic(err) // it is part of the program
@@ -28,7 +28,7 @@ var ineffective = sync.OnceValue(func() map[string]string {
 })
 
 // repeated is the message about a hook that the other tool runs in each update, and that runs here at its place.
-const repeated = "it runs here at its place, once for each change of its manifest, in installs and updates alike; " +
+const repeatedHookText = "it runs here at its place, once for each change of its manifest, in installs and updates alike; " +
 	"%s: change the manifest where it has to run again, and put what belongs to the rollout of a Deployment into a " +
 	"lifecycle hook of it (docs/hooks.md)"
 
@@ -65,14 +65,14 @@ func checkOtherTools(s *subject, r *reporter) {
 		annotations := m.Object().GetAnnotations()
 		for _, key := range slices.Sorted(maps.Keys(annotations)) {
 			path, value := annotation(key), annotations[key]
-			what := ineffective()[withoutSuffix(key)]
+			what := ineffectiveTexts()[withoutSuffix(key)]
 			if key == payload.HelmHookAnnotation {
 				value, what = m.ineffectiveHooks()
 			}
 			isMapped := slices.Contains(m.Foreign().Mapped(), key) && !m.isTest
 			switch {
 			case isMapped && m.Foreign().IsHookJob() && hooksOf[key] != "":
-				r.field(m, path, "%s: %s: "+repeated, key, value, hooksOf[key])
+				r.field(m, path, "%s: %s: "+repeatedHookText, key, value, hooksOf[key])
 			case !isMapped && what != "" && m.unneeded(key) != "":
 				if reason := m.unneeded(key); !noted[key+reason] {
 					noted[key+reason] = true
@@ -110,6 +110,6 @@ func (m *manifest) ineffectiveHooks() (hooks, what string) {
 			"Helm makes it for the tests of a chart: as a manifest, it is applied like any other, since only a Job " +
 				"or a Pod is a test (docs/test.md)"
 	default:
-		return strings.Join(others, ","), ineffective()[payload.HelmHookAnnotation]
+		return strings.Join(others, ","), ineffectiveTexts()[payload.HelmHookAnnotation]
 	}
 }

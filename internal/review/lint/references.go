@@ -44,7 +44,7 @@ func (s *subject) findMissingReferences() []missingReference {
 		for _, reference := range m.references {
 			id := reference.To
 			isKnown := len(s.byID[id]) > 0 || s.excluded[id] != nil || references.IsBuiltIn(id) || s.isKnownObject(id)
-			if isKnown || s.hadPreviously(id) ||
+			if isKnown || s.isInPrevious(id) ||
 				id.Namespace == "" && kinds.ScopeOf(id.GroupKind()) == kinds.Namespaced {
 				continue
 			}
@@ -109,7 +109,7 @@ func (s *subject) hasUnbound(namespace string) bool {
 	})
 }
 
-func (s *subject) hadPreviously(id kinds.ID) bool {
+func (s *subject) isInPrevious(id kinds.ID) bool {
 	return s.previous != nil && len(s.previous.byID[id]) > 0
 }
 

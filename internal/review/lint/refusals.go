@@ -113,7 +113,7 @@ func checkInvalidWebhook(s *subject, r *reporter) {
 type webhookProblem struct{ key, text string }
 
 // mostWebhookSeconds is the longest time-out of a webhook.
-const mostWebhookSeconds = 30
+const maxWebhookSeconds = 30
 
 // webhookProblems returns the fields of a webhook that an API server refuses.
 func webhookProblems(webhook map[string]any) (found []webhookProblem) {
@@ -129,9 +129,9 @@ func webhookProblems(webhook map[string]any) (found []webhookProblem) {
 		!slices.Contains(versions, any("v1beta1")) {
 		found = append(found, webhookProblem{"admissionReviewVersions", "must have v1"})
 	}
-	if seconds, isSet := webhook["timeoutSeconds"].(int64); isSet && (seconds < 1 || seconds > mostWebhookSeconds) {
+	if seconds, isSet := webhook["timeoutSeconds"].(int64); isSet && (seconds < 1 || seconds > maxWebhookSeconds) {
 		found = append(found, webhookProblem{"timeoutSeconds",
-			fmt.Sprintf("must be between 1 and %d", mostWebhookSeconds)})
+			fmt.Sprintf("must be between 1 and %d", maxWebhookSeconds)})
 	}
 	config, _ := webhook["clientConfig"].(map[string]any)
 	if (config["url"] == nil) == (config["service"] == nil) {

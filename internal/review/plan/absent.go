@@ -22,18 +22,18 @@ func (c *comparer) isAbsent(m *payload.Manifest) bool {
 }
 
 // absent returns the plan of an object that the new release does not apply.
-func (c *comparer) absent(m *payload.Manifest, deletions *cascade) ObjectPlan {
+func (c *comparer) planAbsent(m *payload.Manifest, deletions *cascade) ObjectPlan {
 	id := m.ID()
 	e := ObjectPlan{ID: id, Old: place(m)}
 	exclusion := c.to.exclusions[storedID(m)]
-	taker, isTaken := deletions.parents[id]
+	parent, hasParent := deletions.parents[id]
 	switch {
 	case m.IsTombstone() && exclusion != nil:
 		e.Action, e.Why = Retired, "the old release deletes it, and in the new one it is left out by "+exclusion.Why()
 	case m.IsTombstone():
 		e.Action, e.Why = Retired, "the old release deletes it, and the new one does not have it"
-	case isTaken:
-		e.Action, e.Why, e.With = DeletedWith, taker.relation+" "+taker.object.String()+" is deleted", &taker.object
+	case hasParent:
+		e.Action, e.Why, e.With = DeletedWith, parent.relation+" "+parent.object.String()+" is deleted", &parent.object
 	case c.to.tests[storedID(m)]:
 		e.Action, e.Why = MadeTest,
 			`it is a test in the new release: it stays in the cluster until "runlevel test" replaces it`
@@ -43,12 +43,12 @@ func (c *comparer) absent(m *payload.Manifest, deletions *cascade) ObjectPlan {
 		e.Action, e.Why = LeftOut, "it is left out of the new release by "+exclusion.Why()+"; it stays in the cluster"
 	default:
 		e.Action, e.Why = Dropped, "nothing deletes it: it stays in the cluster"
-		held := c.held(m)
-		e.UsedBy = c.usedBy(m)
-		switch cover := c.cover(m); {
-		case held == nil && len(e.UsedBy) > 0:
+		contained := c.containedObject(m)
+		e.UsedBy = c.usesOf(m)
+		switch cover := c.coveringNamespace(m); {
+		case contained == nil && len(e.UsedBy) > 0:
 			e.Why = describeUses(e.UsedBy) + ", and nothing creates it in a new cluster: it stays in those that have it"
-		case held == nil:
+		case contained == nil:
 			e.Tombstone = c.tombstones(m)
 			if cover != nil {
 				namespace := cover.ID()
@@ -56,7 +56,7 @@ func (c *comparer) absent(m *payload.Manifest, deletions *cascade) ObjectPlan {
 				e.Why += "; a tombstone of " + namespace.String() + " would take it along"
 			}
 		default:
-			e.Why = "nothing deletes it, which would take " + held.ID().String() +
+			e.Why = "nothing deletes it, which would take " + contained.ID().String() +
 				" of the new release along: it stays in the cluster"
 		}
 	}
@@ -65,7 +65,7 @@ func (c *comparer) absent(m *payload.Manifest, deletions *cascade) ObjectPlan {
 
 // held returns an object that the new release applies in a Namespace, or of the kind of a
 // CustomResourceDefinition; nil if there is none.
-func (c *comparer) held(m *payload.Manifest) *payload.Manifest {
+func (c *comparer) containedObject(m *payload.Manifest) *payload.Manifest {
 	switch m.GroupVersionKind().GroupKind() {
 	case kinds.Namespace:
 		return c.inNamespace[m.ID().Name]
@@ -79,14 +79,14 @@ func (c *comparer) held(m *payload.Manifest) *payload.Manifest {
 
 // cover returns the dropped Namespace of an object, whose tombstone would delete the object as well; nil if there
 // is none.
-func (c *comparer) cover(m *payload.Manifest) *payload.Manifest {
+func (c *comparer) coveringNamespace(m *payload.Manifest) *payload.Manifest {
 	id := kinds.NewID(kinds.Namespace, "", m.ID().Namespace)
 	namespace := c.from.manifests[id]
 	if m.ID().Namespace == "" || namespace == nil || namespace.IsTombstone() || !c.isAbsent(namespace) ||
 		c.to.exclusions[id] != nil {
 		return nil // the object has no Namespace, the Namespace stays, or its tombstone is not printed
 	}
-	if c.held(namespace) != nil {
+	if c.containedObject(namespace) != nil {
 		return nil
 	}
 	for _, variant := range c.variants[storedID(m)] {

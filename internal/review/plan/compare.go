@@ -21,12 +21,12 @@ func Compare(base, target *payload.Payload, refusals map[*payload.Manifest][]fie
 	steps := inOrder(target.Manifests)
 	c, p := newComparer(base, target, steps), newPlan(release(base), target)
 	for _, m := range steps {
-		p.Steps = append(p.Steps, c.step(m))
+		p.Steps = append(p.Steps, c.planStep(m))
 	}
 	deletions := c.cascadeOf(base.Manifests, steps)
 	for _, m := range base.Manifests {
 		if c.isAbsent(m) {
-			p.Absent = append(p.Absent, c.absent(m, deletions))
+			p.Absent = append(p.Absent, c.planAbsent(m, deletions))
 		}
 	}
 	p.findRenamed()
@@ -49,15 +49,15 @@ func release(p *payload.Payload) ReleaseID {
 }
 
 // An inventory finds the manifests of a payload by their objects.
-type inventory struct {
+type releaseIndex struct {
 	manifests map[kinds.ID]*payload.Manifest // of an object, the last manifest; a tombstone only if there is no other
 	// the first exclusion of an object: variants are left out for the same reason
 	exclusions map[kinds.ID]*payload.Exclusion
 	tests      map[kinds.ID]bool
 }
 
-func newInventory(p *payload.Payload) inventory {
-	found := inventory{
+func newReleaseIndex(p *payload.Payload) releaseIndex {
+	found := releaseIndex{
 		manifests:  make(map[kinds.ID]*payload.Manifest, len(p.Manifests)),
 		exclusions: make(map[kinds.ID]*payload.Exclusion, len(p.Excluded)), tests: map[kinds.ID]bool{},
 	}
@@ -80,7 +80,7 @@ func newInventory(p *payload.Payload) inventory {
 
 // A comparer compares two payloads.
 type comparer struct {
-	from, to inventory
+	from, to releaseIndex
 	// The manifests that create an object of the old release, also those that the filter leaves out: each may be for
 	// other clusters.
 	variants map[kinds.ID][]*payload.Manifest
@@ -94,7 +94,7 @@ type comparer struct {
 // newComparer compares two payloads, of which the new one has its manifests in order.
 func newComparer(before, after *payload.Payload, steps []*payload.Manifest) *comparer {
 	c := &comparer{
-		from: newInventory(before), to: newInventory(after), variants: map[kinds.ID][]*payload.Manifest{},
+		from: newReleaseIndex(before), to: newReleaseIndex(after), variants: map[kinds.ID][]*payload.Manifest{},
 		inNamespace: map[string]*payload.Manifest{}, ofKind: map[schema.GroupKind]*payload.Manifest{},
 		references: references.NewGraph(steps, before.Manifests),
 	}
@@ -112,7 +112,7 @@ func newComparer(before, after *payload.Payload, steps []*payload.Manifest) *com
 }
 
 // step returns the plan of a manifest of the new release.
-func (c *comparer) step(m *payload.Manifest) ObjectPlan {
+func (c *comparer) planStep(m *payload.Manifest) ObjectPlan {
 	id := storedID(m)
 	e := ObjectPlan{ID: m.ID(), New: place(m)}
 	old := c.from.manifests[id]
@@ -121,10 +121,10 @@ func (c *comparer) step(m *payload.Manifest) ObjectPlan {
 	}
 	switch isTombstone := m.IsTombstone(); {
 	case isTombstone:
-		e.Action, e.Why = c.deletion(id, old)
-		e.UsedBy = c.usedBy(m)
+		e.Action, e.Why = c.deletionAction(id, old)
+		e.UsedBy = c.usesOf(m)
 	case old == nil:
-		e.Action, e.Why = c.creation(id)
+		e.Action, e.Why = c.creationAction(id)
 		e.Hooks = compareHooks(nil, m.Object().Object)
 	case old.IsTombstone():
 		e.Action, e.Why = Revived, "the old release deletes it"
@@ -136,7 +136,7 @@ func (c *comparer) step(m *payload.Manifest) ObjectPlan {
 }
 
 // deletion returns the action of a tombstone, and the reason.
-func (c *comparer) deletion(id kinds.ID, old *payload.Manifest) (Action, string) {
+func (c *comparer) deletionAction(id kinds.ID, old *payload.Manifest) (Action, string) {
 	exclusion := c.from.exclusions[id]
 	switch {
 	case old != nil && old.IsTombstone():
@@ -151,7 +151,7 @@ func (c *comparer) deletion(id kinds.ID, old *payload.Manifest) (Action, string)
 }
 
 // creation returns the action for an object that the old release does not have, and the reason.
-func (c *comparer) creation(id kinds.ID) (Action, string) {
+func (c *comparer) creationAction(id kinds.ID) (Action, string) {
 	exclusion := c.from.exclusions[id]
 	if exclusion == nil || exclusion.Manifest.IsTombstone() {
 		return Created, ""
@@ -187,7 +187,7 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 	}
 	kind := m.GroupVersionKind().GroupKind()
 	if isRefused && m.IsRecreated() {
-		e.recreate(kind, m.Foreign().IsHookJob())
+		e.markRecreated(kind, m.Foreign().IsHookJob())
 	}
 	if kind == kinds.CustomResourceDefinition && !e.CreateOnly {
 		e.Definition = compareDefinitions(before, after)
@@ -201,7 +201,7 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 }
 
 // recreate marks an object as deleted and recreated, unless its content would be lost.
-func (e *ObjectPlan) recreate(kind schema.GroupKind, isHookJob bool) {
+func (e *ObjectPlan) markRecreated(kind schema.GroupKind, isHookJob bool) {
 	if kinds.HoldsData(kind) {
 		e.addReason(fmt.Sprintf("%s is ignored for a %s: its content would be lost", payload.RecreateAnnotation,
 			kind.Kind))
@@ -228,7 +228,7 @@ func (e *ObjectPlan) addReason(reason string) {
 
 // usedBy returns the references of the new release to an object that it deletes or does not have; nil if it applies the
 // object.
-func (c *comparer) usedBy(m *payload.Manifest) []ObjectUse {
+func (c *comparer) usesOf(m *payload.Manifest) []ObjectUse {
 	if other := c.to.manifests[storedID(m)]; other != nil && !other.IsTombstone() {
 		return nil
 	}

@@ -30,7 +30,7 @@ func (v Printer) Markdown(out io.Writer) error {
 	v.markdownCounts(m)
 	v.markdownWarnings(m)
 	v.markdownGroups(m)
-	if cut := m.cut(); cut != "" {
+	if cut := m.cutNote(); cut != "" {
 		m.add("\n**This is cut.** There is no room for %s: run %s.\n", cut, codeSpan(v.Command))
 	}
 	_, err := io.WriteString(out, m.text.String())
@@ -46,7 +46,7 @@ type markdown struct {
 }
 
 // cut returns the cut parts in words; "" if nothing is cut.
-func (m *markdown) cut() string {
+func (m *markdown) cutNote() string {
 	var parts []string
 	if m.cutWarnings > 0 {
 		parts = append(parts, printable.Count(m.cutWarnings, "more warning"))
@@ -63,7 +63,7 @@ func (m *markdown) cut() string {
 func (m *markdown) add(format string, args ...any) { fmt.Fprintf(&m.text, format, args...) }
 
 // fits reports whether there is room for more bytes.
-func (m *markdown) fits(more int) bool { return m.text.Len()+more <= maxMarkdown }
+func (m *markdown) hasRoom(more int) bool { return m.text.Len()+more <= maxMarkdown }
 
 func (v Printer) markdownCounts(m *markdown) {
 	if len(v.Plan.Counts) == 0 {
@@ -72,7 +72,7 @@ func (v Printer) markdownCounts(m *markdown) {
 	m.add("| objects | |\n|---:|---|\n")
 	for _, action := range plan.Actions() {
 		if count := v.Plan.Counts[action]; count > 0 {
-			m.add("| %d | %s |\n", count, counted(action, count))
+			m.add("| %d | %s |\n", count, countWords(action, count))
 		}
 	}
 }
@@ -89,7 +89,7 @@ func (v Printer) markdownWarnings(m *markdown) {
 	shown := 0
 	for _, warning := range warnings[:min(len(warnings), maxMarkdownWarnings)] {
 		text := fmt.Sprintf("- %s: %s\n", codeSpan(warning.ID.String()), escapeMarkdown(warning.Message))
-		if !m.fits(len(text)) {
+		if !m.hasRoom(len(text)) {
 			break
 		}
 		m.add("%s", text)
@@ -122,13 +122,13 @@ func (v Printer) markdownGroup(m *markdown, g *group) {
 	for i, e := range g.entries {
 		text, named := v.markdownEntry(g, e)
 		room := len(head) + body.Len() + len(tail)
-		if !m.fits(room + len(text)) {
+		if !m.hasRoom(room + len(text)) {
 			if text != named {
 				m.cutDetails++
 			}
 			text = named
 		}
-		if !m.fits(room + len(text)) {
+		if !m.hasRoom(room + len(text)) {
 			m.cutObjects += len(g.entries) - i
 			break
 		}

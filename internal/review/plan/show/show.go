@@ -95,7 +95,7 @@ func sign(action plan.Action) string {
 }
 
 // counted returns the words for an action, of one object or several.
-func counted(action plan.Action, count int) string {
+func countWords(action plan.Action, count int) string {
 	words := countedWords[action]
 	if count == 1 {
 		return cmp.Or(words.one, words.several)

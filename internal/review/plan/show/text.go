@@ -35,7 +35,7 @@ func (v Printer) Text(out io.Writer) error {
 func (v Printer) textCounts(w io.Writer) {
 	for _, action := range plan.Actions() {
 		if count := v.Plan.Counts[action]; count > 0 {
-			fmt.Fprintf(w, "  %s %5d %s\n", sign(action), count, counted(action, count))
+			fmt.Fprintf(w, "  %s %5d %s\n", sign(action), count, countWords(action, count))
 		}
 	}
 }

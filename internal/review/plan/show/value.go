@@ -15,7 +15,7 @@ import (
 )
 
 // maxValue is how many characters of a value are shown.
-const maxValue = 72
+const maxValueLength = 72
 
 // A difference is the change of a field: in a line, or in several.
 type difference struct {
@@ -52,7 +52,7 @@ func differenceOf(kind string, change plan.FieldChange, all bool) difference {
 	if all {
 		return d
 	}
-	if utf8.RuneCountInString(d.old) > maxValue || utf8.RuneCountInString(d.new) > maxValue {
+	if utf8.RuneCountInString(d.old) > maxValueLength || utf8.RuneCountInString(d.new) > maxValueLength {
 		d.old, d.new = cutAroundDifference(d.old, d.new)
 	}
 	return d
@@ -144,11 +144,11 @@ func cutAroundDifference(old, next string) (string, string) {
 const context = 20
 
 func cut(text []rune, difference int) string {
-	if len(text) <= maxValue {
+	if len(text) <= maxValueLength {
 		return string(text)
 	}
-	start := max(0, min(difference-context, len(text)-maxValue))
-	end := min(len(text), start+maxValue)
+	start := max(0, min(difference-context, len(text)-maxValueLength))
+	end := min(len(text), start+maxValueLength)
 	shown := string(text[start:end])
 	if start > 0 {
 		shown = "…" + shown
