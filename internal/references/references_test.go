@@ -37,7 +37,7 @@ PREFIX.containers[1].envFrom[0].configMapRef.name: ConfigMap shop/m
 PREFIX.containers[1].env[1].valueFrom.secretKeyRef.name: Secret shop/p
 `
 
-// TestOf has a row for each kind that refers to others: its references, one on a line.
+// TestReferencesOfAnObject has a row for each kind that refers to others: its references, one on a line.
 func TestReferencesOfAnObject(t *testing.T) {
 	ofPods := func(prefix string) string { return strings.ReplaceAll(ofPod, "PREFIX", prefix) }
 	const rbac = "apiVersion: rbac.authorization.k8s.io/v1, "
@@ -147,7 +147,7 @@ func textOf(t *testing.T, text string) string {
 	return linesOf(found)
 }
 
-func TestKeys(t *testing.T) {
+func TestReferencedKeys(t *testing.T) {
 	object := &unstructured.Unstructured{}
 	text := "{apiVersion: v1, kind: Pod, metadata: {name: it, namespace: shop}, spec: {volumes: [{configMap: {name: " +
 		"a, items: [{key: x, path: x}, {key: w, path: w}]}}, {secret: {secretName: b}}], containers: [{env: " +
@@ -197,8 +197,9 @@ const definition = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDe
 {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgetclasses.shop.example},
   spec: {group: shop.example, scope: Cluster, names: {kind: WidgetClass}}}`
 
-// TestDeclared follows declared references: through lists, into other namespaces, to kinds whose scope is known.
-func TestDeclared(t *testing.T) {
+// TestDeclaredReferences follows declared references: through lists, into other namespaces, to kinds whose scope is
+// known.
+func TestDeclaredReferences(t *testing.T) {
 	const widget = "{apiVersion: shop.example/v1, kind: Widget, metadata: {name: w, namespace: shop}, " +
 		"spec: {target: tls, issuer: i, classRef: {name: gold}, parts: [{secretName: a}, {secretName: b, namespace: " +
 		"other}, {}]}}"
@@ -245,8 +246,8 @@ func TestParseDeclarations(t *testing.T) {
 	}
 }
 
-// TestOwners: an object is deleted with its only owner, and stays if it has other owners.
-func TestOwners(t *testing.T) {
+// TestReferencesToOwners: an object is deleted with its only owner, and stays if it has other owners.
+func TestReferencesToOwners(t *testing.T) {
 	const owner = "{apiVersion: apps/v1, kind: Deployment, name: web, uid: u}"
 	for owners, want := range map[string]references.Consequence{owner: references.Collected,
 		owner + ", " + owner: references.Harmless} {
@@ -270,7 +271,7 @@ func (m manifest) Object() *unstructured.Unstructured { return m.Unstructured }
 func (m manifest) ID() kinds.ID                       { return kinds.ID{Kind: m.GetKind(), Name: m.GetName()} }
 func (m manifest) IsTombstone() bool                  { return m.isTombstone }
 
-func TestUses(t *testing.T) {
+func TestUsesOfAnObject(t *testing.T) {
 	binding := func(name string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",

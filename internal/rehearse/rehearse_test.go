@@ -42,8 +42,8 @@ func running(t *testing.T, name string) *sandbox.Status {
 	return &all[index]
 }
 
-// TestInterrupted expects that an interrupted rehearsal leaves no control plane.
-func TestInterrupted(t *testing.T) {
+// TestInterruptedRehearsal expects that an interrupted rehearsal leaves no control plane.
+func TestInterruptedRehearsal(t *testing.T) {
 	sandboxtest.NeedControlPlane(t)
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	ctrlC := errors.New("interrupted")

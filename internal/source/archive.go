@@ -102,7 +102,7 @@ func decompress(stream io.Reader) (io.Reader, func(), error) {
 	}
 }
 
-// corrupt returns the error of a stream that can't be read.
+// corruptionError returns the error of a stream that can't be read.
 func corruptionError(err error) error {
 	var badBits flate.CorruptInputError
 	switch {

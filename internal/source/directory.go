@@ -186,7 +186,7 @@ func (f *boundedFolder) ReadDir(n int) ([]fs.DirEntry, error) {
 	return entries, err
 }
 
-// resolved lists a link to a file as the file, as in an archive. Links to folders stay
+// resolveLink lists a link to a file as the file, as in an archive. Links to folders stay
 // links: following them may never end.
 func (f *boundedFolder) resolveLink(entry fs.DirEntry) fs.DirEntry {
 	if entry.Type() != fs.ModeSymlink {

@@ -16,13 +16,13 @@ import (
 // A phrase is an error whose text continues the name of the release, as in
 // "x.zip is not a tar archive". The text of other errors follows a colon.
 type phrase struct {
-	subject string // another way to write that name; "" for the ref itself
+	subject string // another way to write the name of the release; "" for the ref itself
 	text    string
 }
 
 func (v phrase) Error() string { return v.text }
 
-// failure returns the error of the package for err.
+// wrapError returns the error of the package for err.
 func wrapError(ctx context.Context, ref string, err error) error {
 	if stopped := ctx.Err(); stopped != nil {
 		err = stopped
@@ -41,7 +41,7 @@ func wrapError(ctx context.Context, ref string, err error) error {
 	return &reason.Error{Reason: RetrievalFailed, Err: fmt.Errorf("%s%s %w", subject, joint, oneLine(err))}
 }
 
-// A rephrased error is an error with another text.
+// A rewordedError is an error with another text.
 type rewordedError struct {
 	text string
 	err  error
@@ -63,7 +63,7 @@ func oneLine(err error) error {
 	return &rewordedError{text: text, err: err}
 }
 
-// quoted returns a name of an archive in quotes, shortened and escaped.
+// quoteName returns a name of an archive in quotes, shortened and escaped.
 func quoteName(name string) string {
 	const enough = 100
 	if len(name) > enough {

@@ -60,7 +60,7 @@ type extractor struct {
 	budget   *budget
 }
 
-// image returns the manifest of the image for the platform that a descriptor refers to.
+// findManifest returns the manifest of the image for the platform that a descriptor refers to.
 func (t *extractor) findManifest(ctx context.Context, described v1.Descriptor) (*v1.Manifest, error) {
 	for range maxNesting {
 		raw, err := t.store.manifest(ctx, described)
@@ -116,7 +116,7 @@ func choosePlatform(images []v1.Descriptor, wanted v1.Platform) (v1.Descriptor, 
 		strings.Join(slices.Compact(available), ", "))
 }
 
-// files extracts the payload from the layers of an image.
+// extractPayload extracts the payload from the layers of an image.
 func (t *extractor) extractPayload(ctx context.Context, manifest *v1.Manifest) (fs.FS, error) {
 	payload := newTree(t.budget, true)
 	for _, described := range manifest.Layers {
@@ -134,7 +134,7 @@ func (t *extractor) extractPayload(ctx context.Context, manifest *v1.Manifest) (
 	return payload.files(".", t.budget.limits)
 }
 
-// layer reads a whole layer and keeps the files of the payload.
+// readLayer reads a whole layer and keeps the files of the payload.
 func (t *extractor) readLayer(ctx context.Context, described v1.Descriptor) (*tree, error) {
 	// A long stream may unpack to nothing, so its compressed size is checked as well.
 	if described.Size > t.budget.limits.Unpacked {
@@ -179,7 +179,7 @@ func (t *extractor) unpack(layer io.Reader, files *tree) error {
 	return nil
 }
 
-// lay puts a layer on top of the tree. Whiteouts hide files of lower layers, not of their own. A file or link replaces
+// addLayer puts a layer on top of the tree. Whiteouts hide files of lower layers only. A file or link replaces
 // the file or folder of its name.
 func (t *tree) addLayer(layer *tree) {
 	hidden, emptied := map[string]bool{}, map[string]bool{}

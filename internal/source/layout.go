@@ -80,7 +80,7 @@ func matchesChoice(d v1.Descriptor, choice string) bool {
 	}
 }
 
-// distinct returns the digests of images, each once: one image may have several tags.
+// distinctDigests returns the digests of images, each once: one image may have several tags.
 func distinctDigests(images []v1.Descriptor) []string {
 	var digests []string
 	for _, d := range images {

@@ -8,13 +8,13 @@ import (
 	"io"
 )
 
-// Limits bound the size of a release. A field that's zero means its default.
+// Limits bound the size of a release. A zero field has its default.
 type Limits struct {
 	File  int64 // bytes of one file: 32 MiB
 	Total int64 // bytes of all files that are read, with their names: 128 MiB
 	Files int   // files, folders and links; of a directory, also in one folder: 100000
-	// Unpacked is how many bytes an archive, or the layers of an image, may unpack
-	// to while they are searched for the payload: 4 GiB.
+	// Unpacked limits the unpacked bytes of an archive, or of the layers of an image:
+	// 4 GiB.
 	Unpacked int64
 }
 
@@ -34,7 +34,7 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// overLimit returns the error of a release over a limit. Reading stops then,
+// A sizeError is the error of a release over a limit. Reading stops then,
 // without a search for other errors.
 type sizeError string
 
@@ -53,7 +53,7 @@ type budget struct {
 	unpacked int64
 }
 
-// entry counts one more file, folder or link.
+// countEntry counts one more file, folder or link.
 func (b *budget) countEntry(name string) error {
 	b.files++
 	if b.files > b.limits.Files {
@@ -62,7 +62,7 @@ func (b *budget) countEntry(name string) error {
 	return b.add(int64(len(name)))
 }
 
-// file counts the content of one file.
+// countFile counts the content of one file.
 func (b *budget) countFile(name string, size int64) error {
 	if size > b.limits.File {
 		return sizeError(fmt.Sprintf("%s has %d bytes: the limit for one file is %s", quoteName(name), size,
@@ -80,7 +80,7 @@ func (b *budget) add(size int64) error {
 	return nil
 }
 
-// unpack counts bytes as they come out of a compressed stream.
+// countUnpacked counts bytes of an unpacked stream.
 func (b *budget) countUnpacked(size int64) error {
 	b.unpacked += size
 	if b.unpacked > b.limits.Unpacked {
@@ -89,7 +89,7 @@ func (b *budget) countUnpacked(size int64) error {
 	return nil
 }
 
-// unpacking returns a reader that counts the bytes read through it.
+// countingReader returns a reader that counts the bytes read through it.
 func (b *budget) countingReader(stream io.Reader) io.Reader {
 	return readerFunc(func(p []byte) (int, error) {
 		n, err := stream.Read(p)
@@ -114,7 +114,7 @@ type readerFunc func([]byte) (int, error)
 
 func (read readerFunc) Read(p []byte) (int, error) { return read(p) }
 
-// inBytes returns a size with a unit, if that's exact.
+// inBytes returns a size with the largest exact unit.
 func inBytes(n int64) string {
 	switch {
 	case n >= gib && n%gib == 0:

@@ -23,7 +23,7 @@ type location struct {
 	name, version string // of a version that was applied
 }
 
-// applied matches a version that was applied. An image by digest has a colon after the @, and one by tag has no @.
+// appliedRef matches a version that was applied. An image by digest has a colon after the @, and one by tag has no @.
 var appliedRef = regexp.MustCompile(`^([a-z0-9](?:[-a-z0-9]*[a-z0-9])?)@([^:/@]*)$`)
 
 // IsApplied reports whether a ref is a version that was applied, such as shop@3, and nothing on disk.
@@ -87,7 +87,7 @@ func locate(ref string, insecure bool) (location, error) {
 	return location{kind: Image, image: image}, nil
 }
 
-// explainScheme returns why a reference with a scheme is not a location, and what to write instead.
+// explainScheme returns the problem of a reference with a scheme, and the correction.
 func explainScheme(scheme, rest string) string {
 	switch scheme {
 	case "docker", "oci":

@@ -46,7 +46,7 @@ func openFile(ctx context.Context, path string, limits Limits) (*Release, error)
 	return openSingle(interruptible(ctx, file), filepath.Base(path), File, limits)
 }
 
-// single returns a release of one file.
+// openSingle returns a release of one file.
 func openSingle(manifests io.Reader, name string, kind Format, limits Limits) (*Release, error) {
 	text, err := io.ReadAll(io.LimitReader(manifests, limits.File+1))
 	if err != nil {
@@ -66,7 +66,7 @@ type renderer struct {
 	files   []string // patterns of files that the folder has
 	what    string
 	command string // with %s for the folder
-	isOnly  bool   // a folder that has manifests, too, is one of manifests
+	isOnly  bool   // a folder that also has manifests is a folder of manifests
 }
 
 var renderers = []renderer{
@@ -99,7 +99,7 @@ func checkRendered(folder string) error {
 	return nil
 }
 
-// escaped returns a path as a pattern that matches it alone.
+// escapeGlob returns a path as a pattern that matches it alone.
 func escapeGlob(path string) string {
 	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(path)
 }

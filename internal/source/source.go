@@ -38,7 +38,7 @@ const (
 	Applied   Format = "applied" // an applied version, from the copy on the cluster
 )
 
-// Options are how to open a release. The zero value works.
+// Options are the options of Open. The zero value works.
 type Options struct {
 	// Platform is the platform of an image, as in linux/arm64. The default is linux on
 	// this machine's architecture.
@@ -70,7 +70,7 @@ type Release struct {
 	Image  string
 	Digest string
 
-	// Values are those with which an applied version was read, for who reads it again; nil for other formats.
+	// Values are the options with which an applied version was read, for reading it again; nil for other formats.
 	Values []byte
 
 	close func() error
@@ -130,7 +130,7 @@ func open(ctx context.Context, ref string, options Options) (*Release, error) {
 	}
 }
 
-// openApplied opens a version that was applied, or its image, if only that was kept.
+// openApplied opens a version that was applied, or its image, if the cluster has no files of the version.
 func openApplied(ctx context.Context, found location, options Options) (*Release, error) {
 	if options.Versions == nil {
 		return nil, errors.New("a version that was applied can't be read here")

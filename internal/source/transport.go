@@ -24,7 +24,7 @@ const (
 // follows redirects without a limit, and reads responses without limits of time or size.
 type limitedTransport struct{ next http.RoundTripper }
 
-// A limitError is why limitedTransport has ended a request.
+// A limitError is the reason why limitedTransport has ended a request.
 type limitError string
 
 func (e limitError) Error() string { return string(e) }
@@ -100,8 +100,8 @@ func (b *stallingBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// attempts marks the errors of requests without a response. The registry library tries https and then http, and joins
-// their errors: the error of https is not marked if the server has no TLS.
+// An attemptMarker marks the errors of requests without a response. The registry library tries https and then http, and
+// joins their errors: the error of https is not marked if the server has no TLS.
 type attemptMarker struct{ *http.Transport }
 
 func (a attemptMarker) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -112,7 +112,7 @@ func (a attemptMarker) RoundTrip(request *http.Request) (*http.Response, error) 
 	return response, err
 }
 
-// An attemptError is why a request got no response.
+// An attemptError is the error of a request without a response.
 type attemptError struct{ error }
 
 func (a attemptError) Unwrap() error { return a.error }

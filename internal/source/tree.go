@@ -101,7 +101,8 @@ func (t *tree) readNode(name string, header *tar.Header, content io.Reader) (*no
 		}
 		linked := t.nodes[target]
 		if linked == nil || linked.kind == tar.TypeDir {
-			return nil, fmt.Errorf("hard link to %s, which is not a file that comes before it", quoteName(header.Linkname))
+			return nil, fmt.Errorf("hard link to %s, which is not a file that comes before it",
+				quoteName(header.Linkname))
 		}
 		return linked, nil
 	default:
@@ -123,7 +124,7 @@ func readExactly(reader io.Reader, size int64) ([]byte, error) {
 	return content.Bytes(), err
 }
 
-// name checks the name of an entry and converts it to a valid path of package fs.
+// checkName checks the name of an entry and converts it to a valid path of package fs.
 func (t *tree) checkName(given string) (string, error) {
 	if t.ofImage {
 		given = strings.TrimLeft(given, "/")
@@ -151,7 +152,7 @@ func (t *tree) checkName(given string) (string, error) {
 func (t *tree) add(name string, added *node) error {
 	if before := t.nodes[name]; before != nil {
 		if !before.equal(added) {
-			return errors.New("it's there twice, and differs")
+			return errors.New("the archive has it twice, with different content")
 		}
 		return nil
 	}

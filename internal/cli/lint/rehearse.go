@@ -248,7 +248,7 @@ func (f *lintFlags) readSnapshot(ctx context.Context) (*snapshot.Snapshot, error
 // defaultName is the name of a release that has none.
 const defaultName = "rehearsal"
 
-// named returns a release that has a name: its objects are labelled with it.
+// withName returns a release that has a name: its objects are labelled with it.
 func withName(release *payload.Payload, name string) *payload.Payload {
 	if release == nil || release.Name != "" {
 		return release

@@ -142,5 +142,5 @@ func (r LintReport) summary() string {
 	return text.String()
 }
 
-// maxUnchecked is how many kinds the summary names.
+// maxUnchecked limits the kinds that the summary names.
 const maxUnchecked = 10

@@ -29,7 +29,7 @@ func withoutMapped(m *payload.Manifest, text []byte) ([]byte, error) {
 	return yaml.Marshal(want.Object)
 }
 
-// converted returns the object of a manifest without its mapped annotations.
+// withoutMappedAnnotations returns the object of a manifest without its mapped annotations.
 func withoutMappedAnnotations(m *payload.Manifest) *unstructured.Unstructured {
 	object := m.Object().DeepCopy()
 	annotations := object.GetAnnotations()

@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// How a graph can be printed, besides text and JSON.
+// The formats of a graph, besides text and JSON.
 const (
 	asDOT     core.Output = "dot"
 	asMermaid core.Output = "mermaid"
@@ -166,7 +166,7 @@ func (f *graphFlags) draw(streams core.Streams, ref string, release *payload.Pay
 	return f.format.PrintWhole(streams.Out, nil, write)
 }
 
-// reasonsOf returns why manifests have their levels, if that follows from annotations of other tools.
+// reasonsOf returns the annotations of other tools from which the levels of manifests follow.
 func reasonsOf(release *payload.Payload) map[graph.Task]string {
 	reasons := map[graph.Task]string{}
 	for _, m := range release.Manifests {

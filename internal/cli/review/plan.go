@@ -169,7 +169,7 @@ func (f *planFlags) run(command *cobra.Command, args []string, streams core.Stre
 	return exitOfDifference(f.exitCode, found, err)
 }
 
-// A difference is the result of a plan that exit codes depend on.
+// A planDifference is the result of a plan that exit codes depend on.
 type planDifference int
 
 const (

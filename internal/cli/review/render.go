@@ -153,7 +153,7 @@ func documents(release *payload.Payload) map[string]int {
 	return count
 }
 
-// A rendered is a manifest to print, and why it is excluded, if it is.
+// A renderedManifest is a manifest to print, with the reason if it is excluded.
 type renderedManifest struct {
 	*payload.Manifest
 	object    map[string]any // to print, perhaps masked
@@ -255,7 +255,7 @@ func writeStream(out io.Writer, manifests []renderedManifest) error {
 	return nil
 }
 
-// comment returns the file of a manifest, and why it is excluded, if it is.
+// comment returns the file of a manifest, with the reason if it is excluded.
 func (m renderedManifest) comment() string {
 	text := fmt.Sprintf("# %s, document %d\n", printable.Line(m.Path), m.Document)
 	if m.exclusion != nil {

@@ -77,8 +77,8 @@ func (d *Definition) Served() []string {
 // Scope returns Namespaced or Cluster.
 func (d *Definition) Scope() string { return d.scope }
 
-// Check returns why the API server would refuse to create a custom resource. If its
-// version is not served, it returns no other problem.
+// Check returns the problems for which the API server would refuse to create a custom
+// resource. If its version is not served, Check returns no other problem.
 func (d *Definition) Check(ctx context.Context, object map[string]any) []Problem {
 	v, problems := d.versionOf(object)
 	if problems != nil {
@@ -95,9 +95,9 @@ func (d *Definition) Check(ctx context.Context, object map[string]any) []Problem
 	return report.problems()
 }
 
-// CheckUpdate returns why the API server would refuse to replace one custom resource
-// by another of the same version. Unlike Check it evaluates transition rules (oldSelf),
-// and ignores errors of unchanged fields, as ratcheting does.
+// CheckUpdate returns the problems for which the API server would refuse to replace a
+// custom resource by another of the same version. Unlike Check, it evaluates transition
+// rules (oldSelf), and ignores errors of unchanged fields, as ratcheting does.
 func (d *Definition) CheckUpdate(ctx context.Context, before, after map[string]any) []Problem {
 	v, problems := d.versionOf(after)
 	if problems != nil {

@@ -23,7 +23,7 @@ const (
 	definitionKind    = "CustomResourceDefinition"
 )
 
-// CheckDefinition returns why the API server would refuse to create a
+// CheckDefinition returns the problems for which the API server would refuse to create a
 // CustomResourceDefinition.
 func CheckDefinition(ctx context.Context, object map[string]any) []Problem {
 	crd, problems := decode(object)
@@ -70,7 +70,7 @@ func withoutConsequences(found field.ErrorList) field.ErrorList {
 	return causes
 }
 
-// written converts a field name of the API server's internal type, which has fields
+// manifestField converts a field name of the API server's internal type, which has fields
 // that all versions share at the top, into the name in the manifest.
 func manifestField(name string) string {
 	for _, moved := range [][2]string{

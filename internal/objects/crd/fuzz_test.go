@@ -76,7 +76,7 @@ func survives(t *testing.T, definition, cr map[string]any) {
 	}
 }
 
-// shown is how problems must be: in one line, and at a field if they are unknown.
+// shown checks that problems have one line, and a path if they are about unknown fields.
 func shown(t *testing.T, problems []crd.Problem) {
 	t.Helper()
 	for _, p := range problems {

@@ -76,8 +76,8 @@ func name(meta *metav1.ObjectMeta) {
 	}
 }
 
-// decoded returns a copy of an object as decoded from JSON, where a number without a fraction is an integer, even if it
-// is written as 1.0.
+// decodeJSON returns a copy of an object as decoded from JSON, where a number without a fraction is an integer, even if
+// it is written as 1.0.
 func decodeJSON(object map[string]any) (map[string]any, error) {
 	encoded, err := json.Marshal(object)
 	if err != nil {

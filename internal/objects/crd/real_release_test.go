@@ -116,7 +116,7 @@ func TestARealReleaseIsAccepted(t *testing.T) {
 	t.Logf("%d definitions, %d times a custom resource", len(crds), checked)
 }
 
-func TestProblemsOfARealReleaseOnAnAPIServer(t *testing.T) {
+func TestServerProblemsOfARealRelease(t *testing.T) {
 	crds, others := corpus(t)
 	client, err := dynamic.NewForConfig(cluster.Sandbox(t).Config)
 	if err != nil {

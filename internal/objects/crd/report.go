@@ -12,13 +12,13 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// longest is the maximum length of a shown value, in characters.
+// maxShown limits the length of a shown value, in characters.
 const maxShown = 60
 
-// hidden stands for the value of a password.
+// hiddenText replaces the value of a password.
 const hiddenText = "(hidden)"
 
-// A report collects the problems of an object and words them.
+// A report collects the problems of an object, and converts them to messages.
 type report struct {
 	object  map[string]any // as the caller passed it
 	secrets []string       // values that must not be shown
@@ -157,7 +157,7 @@ func after(text, detail string) string {
 	return text + ": " + detail
 }
 
-// wrongType returns which type a field should have. The error holds the actual type,
+// wrongType returns the type that a field should have. The error holds the actual type,
 // or the value if only its format is wrong.
 func (r *report) wrongType(err *field.Error, detail string, p place) string {
 	text, _ := err.BadValue.(string)
@@ -207,7 +207,7 @@ func (r *report) value(err *field.Error) string {
 
 func (r *report) show(value any) string { return show(r.maskPasswords(value)) }
 
-// masked returns a value without passwords.
+// maskPasswords returns a value without passwords.
 func (r *report) maskPasswords(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -229,12 +229,12 @@ func (r *report) maskPasswords(value any) any {
 	return value
 }
 
-// A secret is printed as hidden.
+// A hiddenValue is printed as hiddenText.
 type hiddenValue struct{}
 
 func (hiddenValue) String() string { return hiddenText }
 
-// MarshalJSON hides it within other values, too.
+// MarshalJSON hides a value within other values, too.
 func (hiddenValue) MarshalJSON() ([]byte, error) { return json.Marshal(hiddenText) }
 
 // show returns a value as JSON, shortened if it is long.

@@ -25,7 +25,7 @@ var definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourc
 // strictly makes the API server refuse unknown fields, instead of dropping them.
 const strictly = "Strict"
 
-func TestProblemsOnAnAPIServer(t *testing.T) {
+func TestServerProblems(t *testing.T) {
 	client, err := dynamic.NewForConfig(cluster.Sandbox(t).Config)
 	if err != nil {
 		t.Fatal(err)

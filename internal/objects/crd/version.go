@@ -161,7 +161,7 @@ func replicas(object map[string]any, path string) field.ErrorList {
 	}
 }
 
-// CountRules returns how many CEL rules a CustomResourceDefinition has. Compiling a rule takes about a
+// CountRules returns the number of CEL rules of a CustomResourceDefinition. Compiling a rule takes about a
 // millisecond.
 func CountRules(definition any) int {
 	count := 0

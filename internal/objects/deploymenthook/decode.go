@@ -110,7 +110,7 @@ func explain(err error, text []byte) *yamltext.TextError {
 	return wrong
 }
 
-// extraordinary returns an error for the first anchor, alias or tag; nil if there is none.
+// findUnsupportedNode returns an error for the first anchor, alias or tag; nil if there is none.
 func findUnsupportedNode(node *yaml.Node) *yamltext.TextError {
 	if node.Kind == yaml.AliasNode || node.Anchor != "" || node.Style&yaml.TaggedStyle != 0 {
 		return &yamltext.TextError{
@@ -160,14 +160,14 @@ func (d *decoder) add(rule HookRule, wrong *field.Error) {
 		Column:  column,
 		Message: printable.Line(message),
 	}
-	isFirstError := !problem.IsWarning() && !d.isRefused // kept behind any number of warnings
+	isFirstError := !problem.IsWarning() && !d.isRefused // an error is added after any number of warnings
 	d.isRefused = d.isRefused || isFirstError
 	if len(d.problems) < maxProblems || isFirstError {
 		d.problems = append(d.problems, problem)
 	}
 }
 
-// wantedTypes are what to write for the types of fields.
+// wantedTypes have the advice for the types of fields.
 var wantedTypes = map[reflect.Kind]string{
 	reflect.String: "a string: write it in quotes", reflect.Slice: "a list", reflect.Bool: "true or false",
 	reflect.Int32: "a whole number", reflect.Int64: "a whole number", reflect.Struct: "a mapping",

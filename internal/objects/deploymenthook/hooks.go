@@ -1,5 +1,6 @@
-// Package deploymenthook is the hooks of Deployments: commands that run in pods of their own before, in the middle of,
-// and after a rollout. It is pure: it parses the annotation, and returns the next action for the observed facts.
+// Package deploymenthook decides about the hooks of Deployments: commands that run in pods of their own before, in the
+// middle of, and after a rollout. It is pure: it parses the annotation, and returns the next action for the observed
+// facts.
 //
 // Parse, in parse.go, reads the hooks of a Deployment: decode.go decodes the annotation strictly, and check.go checks
 // it against the Deployment. Rollout.Next, in rollout.go, takes the RolloutFacts observed in the cluster, and returns
@@ -23,10 +24,10 @@ const (
 	StateAnnotation = "runlevel.dev/lifecycle-hooks-state"
 )
 
-// DefaultTimeoutSeconds is how long a pod of a hook may take if timeoutSeconds is not set.
+// DefaultTimeoutSeconds limits the time of a pod of a hook if timeoutSeconds is not set.
 const DefaultTimeoutSeconds = 600
 
-// A Stage is when a hook runs.
+// A Stage is the time in a rollout at which a hook runs.
 type Stage string
 
 // The stages, in the order of a rollout.
@@ -75,7 +76,7 @@ const (
 	Retry  FailurePolicy = "Retry"  // the hook runs again, until the progress deadline or BackoffLimit
 )
 
-// A KeepPolicy is which pods of a hook are kept after they have ended.
+// A KeepPolicy selects the pods of a hook that are kept after they have ended.
 type KeepPolicy string
 
 // The policies for pods that have ended.
@@ -89,9 +90,9 @@ const (
 type Hook struct {
 	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"` // default: Retry
 	ExecNewPod    *ExecNewPod   `json:"execNewPod,omitempty"`
-	// TimeoutSeconds is how long one pod may take to start, and then to end. The default is 600.
+	// TimeoutSeconds limits the time until a pod starts, and then until it ends. The default is 600.
 	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
-	// BackoffLimit is how many times Retry runs the hook again; until the progress deadline if it is nil.
+	// BackoffLimit limits how often Retry runs the hook again; nil for any number until the progress deadline.
 	BackoffLimit       *int32                       `json:"backoffLimit,omitempty"`
 	ServiceAccountName string                       `json:"serviceAccountName,omitempty"` // default: the template's
 	Resources          *corev1.ResourceRequirements `json:"resources,omitempty"`          // default: the container's

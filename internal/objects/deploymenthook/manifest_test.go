@@ -14,8 +14,8 @@ import (
 
 const valid = `"{pre: {execNewPod: {containerName: web, command: [rake]}}, post: {execNewPod: {containerName: web, command: [rake]}}}"`
 
-// TestCheck covers problems outside of the annotation.
-func TestCheck(t *testing.T) {
+// TestCheckManifests covers problems outside of the annotation.
+func TestCheckManifests(t *testing.T) {
 	for name, test := range map[string]struct{ manifest, want string }{
 		"a Deployment with hooks": {`
 apiVersion: apps/v1

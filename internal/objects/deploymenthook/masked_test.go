@@ -9,8 +9,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 )
 
-// TestMasked covers the parts of hooks that are masked, and those that are not.
-func TestMasked(t *testing.T) {
+// TestMaskedHooks covers the parts of hooks that are masked, and those that are not.
+func TestMaskedHooks(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"nothing to hide": {"pre:   # before\n  execNewPod: {containerName: web, command: [rake]}\n", ""},
 		"values": {`
@@ -79,8 +79,8 @@ post: hunter2
 	}
 }
 
-// TestMaskedChange marks values that differ, regardless of the position of the variable in the list.
-func TestMaskedChange(t *testing.T) {
+// TestMaskedChangeOfHooks marks values that differ, regardless of the position of the variable in the list.
+func TestMaskedChangeOfHooks(t *testing.T) {
 	const before = "pre:\n  execNewPod:\n    env:\n    - name: A\n      value: hunter2\n    - name: B\n      value: " +
 		"hunter2\n"
 	const after = "pre:\n  execNewPod:\n    env:\n    - name: NEW\n      value: hunter2\n    - name: B\n      value: " +

@@ -10,7 +10,7 @@ import (
 const (
 	// maxProblems bounds the problems of one annotation: a list may have a hundred thousand items.
 	maxProblems = 20
-	// maxQuoted is how much of a name is quoted, in bytes.
+	// maxQuoted limits the quoted part of a name, in bytes.
 	maxQuoted = 60
 )
 

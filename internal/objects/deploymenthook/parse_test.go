@@ -41,8 +41,8 @@ spec:
 	return made
 }
 
-// TestProblems has each possible problem, with its line and column.
-func TestProblems(t *testing.T) {
+// TestProblemsOfHooks has each possible problem, with its line and column.
+func TestProblemsOfHooks(t *testing.T) {
 	for name, test := range map[string]struct {
 		strategy string
 		hooks    string
@@ -369,8 +369,8 @@ func linesOf(problems []deploymenthook.HookProblem) string {
 	return lines.String()
 }
 
-// TestDefaults compares the defaults of an empty hook, and the explicit settings of another.
-func TestDefaults(t *testing.T) {
+// TestDefaultsOfHooks compares the defaults of an empty hook, and the explicit settings of another.
+func TestDefaultsOfHooks(t *testing.T) {
 	hook := &deploymenthook.Hook{}
 	if hook.Policy() != deploymenthook.Retry || hook.Timeout().Minutes() != 10 ||
 		hook.Keeps() != deploymenthook.KeepFailed {

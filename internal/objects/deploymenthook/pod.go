@@ -35,7 +35,7 @@ func LabelOf(deployment string) string {
 	return shortenName(deployment, "-"+hash(deployment))
 }
 
-// shortened returns a name that ends with a suffix and fits into a label.
+// shortenName returns a name that ends with a suffix and fits into a label.
 func shortenName(name, suffix string) string {
 	name = name[:min(len(name), maxLabel-len(suffix))]
 	return strings.TrimRight(name, "-.") + suffix
@@ -240,7 +240,7 @@ func StateOf(pod *corev1.Pod) string {
 	return "has not started"
 }
 
-// punctuated returns a text behind a colon, if there is one.
+// afterColon returns a text with a colon in front; "" for an empty text.
 func afterColon(text string) string {
 	if text == "" {
 		return ""

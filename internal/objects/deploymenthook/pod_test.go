@@ -99,8 +99,8 @@ func created(t *testing.T, stage deploymenthook.Stage, name, hook string) *corev
 	return action.Pod
 }
 
-// TestPod compares the whole pod: it must not have any other fields.
-func TestPod(t *testing.T) {
+// TestPodOfAHook compares the whole pod: it must not have any other fields.
+func TestPodOfAHook(t *testing.T) {
 	pod := created(t, deploymenthook.Pre, "web", `
 timeoutSeconds: 30
 execNewPod:

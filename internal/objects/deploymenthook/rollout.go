@@ -52,12 +52,12 @@ type RolloutFacts struct {
 	Refused     *Refusal           // of the next pod of the hook, if it could not be created
 }
 
-// A Refusal is why a pod could not be created.
+// A Refusal has the reason why a pod could not be created.
 type Refusal struct {
 	Pod     string
-	Since   time.Time // the first time
+	Since   time.Time // the time of the first refusal
 	Cause   string
-	IsFinal bool // another try does not help
+	IsFinal bool // a retry does not help
 }
 
 // A HookAction is the next action for a hook.
@@ -145,7 +145,7 @@ func (r Rollout) AfterApply(facts RolloutFacts) HookAction {
 	}
 }
 
-// complete returns the state when a rollout is complete.
+// completedState returns the state of a complete rollout.
 func (r Rollout) completedState(state State) *State {
 	if r.Hooks == nil {
 		return &State{}
@@ -153,7 +153,7 @@ func (r Rollout) completedState(state State) *State {
 	return &State{Template: r.Template, Hooks: state.Hooks}
 }
 
-// begin begins a rollout if it is needed. It is undecided if the rollout of the template is under way already.
+// begin begins a rollout if it is needed. It decides nothing while the rollout of the template is under way.
 func (r Rollout) begin(facts RolloutFacts) (action HookAction, isDecided bool) {
 	if action, isDecided := r.cleanUp(facts); isDecided {
 		return action, true
@@ -174,7 +174,7 @@ func (r Rollout) begin(facts RolloutFacts) (action HookAction, isDecided bool) {
 	}
 }
 
-// startRollout saves that the rollout of the template begins, unless the Deployment has the template already.
+// startRollout saves the beginning of the rollout of the template, unless the Deployment already has the template.
 func (r Rollout) startRollout(facts RolloutFacts) HookAction {
 	state := facts.State
 	isInstall := facts.Live == nil || state.IsInstall && facts.Live.Spec.Paused
@@ -200,7 +200,7 @@ func (r Rollout) isBeingCreated(facts RolloutFacts) bool {
 	return state.Rollout != "" && state.IsInstall && (state.Rollout == r.Template || facts.Live.Spec.Paused)
 }
 
-// leave keeps an existing create-only Deployment as it is. A rollout of an earlier release ends.
+// keepUnchanged keeps an existing create-only Deployment as it is. A rollout of an earlier release ends.
 func (r Rollout) keepUnchanged(facts RolloutFacts) HookAction {
 	if facts.State.Rollout == "" {
 		return HookAction{Do: Proceed, Message: "the Deployment is create-only, and exists already"}
@@ -223,7 +223,7 @@ func scaleBack(replicas *int32, state *State) HookAction {
 	return HookAction{Do: Scale, Replicas: replicas, State: state, Message: "as many as before its mid hook"}
 }
 
-// overruled returns a state that includes the Override.
+// withOverride returns a state that includes the Override.
 func (r Rollout) withOverride(state State) *State {
 	next := &state
 	if len(r.Override.Rerun) > 0 && state.Rollout == "" {
@@ -284,11 +284,17 @@ func (r Rollout) awaitEnd(pod *corev1.Pod, facts RolloutFacts) HookAction {
 // hook without a result.
 func (r Rollout) giveUp(facts RolloutFacts, reason, message string) HookAction {
 	replicas, state := facts.State.Restore(facts.Live)
-	return HookAction{Do: GiveUp, Reason: reason, Message: message, Replicas: replicas, State: state.withRestartedHooks()}
+	return HookAction{
+		Do:       GiveUp,
+		Reason:   reason,
+		Message:  message,
+		Replicas: replicas,
+		State:    state.withRestartedHooks(),
+	}
 }
 
-// isCurrent reports whether a pod belongs to the current attempt. It does not while an earlier hook has no result,
-// because it runs again or is new in the release, nor after an update has made the Deployment create-only.
+// isCurrent reports whether a pod belongs to the current attempt. No pod does while an earlier hook has no result,
+// because that hook runs again or is new in the release, or after an update has made the Deployment create-only.
 func (r Rollout) isCurrent(pod *corev1.Pod, state State) bool {
 	stage := Stage(pod.Labels[stageLabel])
 	for _, earlier := range Stages[:max(0, slices.Index(Stages, stage))] {
@@ -337,7 +343,7 @@ func count(deployment *appsv1.Deployment) int32 { return ptr.Deref(deployment.Sp
 
 // Due returns the hooks that an apply would run, in their order. Facts must have IsChanged set.
 func (r Rollout) Due(facts RolloutFacts) []Stage {
-	facts.Pods = nil // those of other releases would be ended first
+	facts.Pods = nil // otherwise pods of other releases would be ended first
 	for action, isDecided := r.begin(facts); isDecided; action, isDecided = r.begin(facts) {
 		if action.State == nil {
 			return nil

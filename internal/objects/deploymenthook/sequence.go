@@ -13,10 +13,10 @@ import (
 
 // Reasons of failures.
 const (
-	HookFailed   = "LifecycleHookFailed"   // its pod has failed
-	HookTimedOut = "LifecycleHookTimedOut" // its pod has not ended in time
-	HookRefused  = "LifecycleHookRefused"  // its pod could not be created
-	HookNotEnded = "LifecycleHookNotEnded" // its pod was deleted, and still exists
+	HookFailed   = "LifecycleHookFailed"   // the pod has failed
+	HookTimedOut = "LifecycleHookTimedOut" // the pod has not ended in time
+	HookRefused  = "LifecycleHookRefused"  // the pod could not be created
+	HookNotEnded = "LifecycleHookNotEnded" // the pod was deleted, and still exists
 	PodsNotGone  = "OldPodsNotGone"        // before a mid hook
 	NoReplicaSet = "NewReplicaSetMissing"  // before a post hook
 )
@@ -76,19 +76,19 @@ func (s sequence) next() HookAction {
 	return s.attempt(p)
 }
 
-// isLeftAlone reports whether the hook has stopped the rollout, and Pause is not over. A changed hook begins at once.
+// isPaused reports whether the hook has stopped the rollout, and Pause is not over. A changed hook begins at once.
 func (s sequence) isPaused() bool {
 	stopped := s.facts.State.Stopped
 	return stopped != nil && stopped.Stage == s.stage && stopped.Hash == s.hash() &&
 		s.facts.Now.Before(stopped.Time.Add(s.Pause))
 }
 
-// saved returns the action that saves the progress of the hook.
+// save returns the action that saves the progress of the hook.
 func (s sequence) save(p HookProgress) HookAction {
 	return HookAction{Do: Save, State: s.facts.State.withProgress(s.stage, p)}
 }
 
-// start saves that the hook begins. Its existing pods are of an earlier rollout of the template or of an earlier try,
+// start saves the beginning of the hook. Existing pods are from an earlier rollout of the template or an earlier try,
 // and do not count.
 func (s sequence) start(p HookProgress) HookAction {
 	p.Began = &metav1.Time{Time: s.facts.Now}
@@ -102,7 +102,7 @@ func (s sequence) start(p HookProgress) HookAction {
 	return action
 }
 
-// current returns the pod of the current attempt; nil if there is none.
+// currentPod returns the pod of the current attempt; nil if there is none.
 func (s sequence) currentPod() *corev1.Pod {
 	for _, pod := range s.facts.Pods {
 		if Stage(pod.Labels[stageLabel]) == s.stage && s.isCurrent(pod, s.facts.State) {
@@ -200,10 +200,10 @@ func times(count int) string {
 	return fmt.Sprintf("%d times", count)
 }
 
-// longestPause is the longest time between two attempts.
+// longestPause limits the time between two attempts.
 const longestPause = time.Minute
 
-// pause returns how long to wait before the next attempt, after a number of failures.
+// pause returns the time until the next attempt, after a number of failures.
 func pause(failures int) time.Duration {
 	return min(longestPause, time.Second<<min(failures-1, 10))
 }
@@ -221,7 +221,7 @@ func (s sequence) giveUp(p HookProgress, reason, message string) HookAction {
 	return action
 }
 
-// watch checks the pod of the current attempt. A deleted pod has failed, as for a Job: its end may never be
+// checkPod checks the pod of the current attempt. A deleted pod has failed, as for a Job: its end may never be
 // observed.
 func (s sequence) checkPod(p HookProgress, pod *corev1.Pod) HookAction {
 	until := s.timeoutOf(pod)
@@ -246,8 +246,8 @@ func (s sequence) checkPod(p HookProgress, pod *corev1.Pod) HookAction {
 	return HookAction{Do: Wait, Pod: pod, Until: until, Message: "pod " + pod.Name + " " + StateOf(pod)}
 }
 
-// timeOf returns when a pod times out. The timeout applies twice: to its start, and then to its end. The kubelet has a
-// few more seconds to end a started pod, because it keeps the log.
+// timeoutOf returns the time at which a pod times out. The timeout applies to the start of the pod, and then again to
+// its end. The kubelet gets a few more seconds to end a started pod, because it keeps the log.
 func (s sequence) timeoutOf(pod *corev1.Pod) time.Time {
 	if pod.Status.StartTime != nil {
 		return pod.Status.StartTime.Add(s.hook.Timeout() + 5*time.Second)
@@ -255,8 +255,8 @@ func (s sequence) timeoutOf(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Add(s.hook.Timeout())
 }
 
-// timedOut reports that a pod has timed out, and its state until then: after the kubelet has ended a pod, its status
-// has no such state any more, for example that the image could not be pulled.
+// reportTimeout reports a pod that has timed out, with its last state, for example that the image could not be pulled.
+// When the kubelet has ended a pod, its status no longer has that state.
 func (s sequence) reportTimeout(p HookProgress, pod *corev1.Pod, state string) HookAction {
 	words := fmt.Sprintf("pod %s has not ended within %s", pod.Name, s.hook.Timeout())
 	if state != "" {
@@ -265,7 +265,7 @@ func (s sequence) reportTimeout(p HookProgress, pod *corev1.Pod, state string) H
 	return s.reportFailure(p, pod, HookTimedOut, words)
 }
 
-// failed reports that an attempt has failed.
+// reportFailure reports a failed attempt.
 func (s sequence) reportFailure(p HookProgress, pod *corev1.Pod, reason, message string) HookAction {
 	p.Attempt++
 	if pod != nil {

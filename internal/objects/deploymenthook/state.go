@@ -27,7 +27,7 @@ type State struct {
 	IsInstall bool `json:"install,omitempty"`
 	// Replicas are the replicas of the Deployment before it was scaled to 0 for its mid hook.
 	Replicas *int32 `json:"replicas,omitempty"`
-	// Stopped is the hook because of which the rollout was given up last, until it begins again.
+	// Stopped is the hook that has stopped the rollout; nil when the rollout begins again.
 	Stopped *StoppedRollout `json:"stopped,omitempty"`
 	// Hooks are the progress of the hooks of the rollout, or, when it is complete, their results.
 	Hooks map[Stage]HookProgress `json:"hooks,omitempty"`
@@ -45,7 +45,7 @@ type StoppedRollout struct {
 // IsRolledOut reports whether a template was rolled out, and no other rollout has begun since.
 func (s State) IsRolledOut(template string) bool { return s.Template == template && s.Rollout == "" }
 
-// IsEmpty reports whether there is nothing to save.
+// IsEmpty reports whether a state has nothing to save.
 func (s State) IsEmpty() bool {
 	return s.Template == "" && s.Rollout == "" && s.Replicas == nil && len(s.Hooks) == 0
 }
@@ -67,7 +67,7 @@ type HookProgress struct {
 	Attempt  int          `json:"attempt,omitempty"`  // the last finished attempt
 	Pod      types.UID    `json:"pod,omitempty"`      // of the current attempt, once it was observed
 	Failures int          `json:"failures,omitempty"` // of this try
-	Failed   *metav1.Time `json:"failed,omitempty"`   // when the last attempt of this try failed
+	Failed   *metav1.Time `json:"failed,omitempty"`   // the time of the last failed attempt of this try
 	Message  string       `json:"message,omitempty"`  // of the last failure of this try
 	Result   HookResult   `json:"result,omitempty"`   // "" while it is not known
 	By       string       `json:"by,omitempty"`       // the user who has skipped it, or run it again
@@ -79,12 +79,12 @@ type HookResult string
 // The results.
 const (
 	Succeeded HookResult = "Succeeded"
-	Ignored   HookResult = "Ignored" // it has failed, and its policy is Ignore
+	Ignored   HookResult = "Ignored" // the hook has failed, and its policy is Ignore
 	Skipped   HookResult = "Skipped" // by a user
 	NotNeeded HookResult = "NotNeeded"
 )
 
-// with returns a copy of a state with another progress of one hook.
+// withProgress returns a copy of a state with another progress of one hook.
 func (s State) withProgress(stage Stage, progress HookProgress) *State {
 	s.Hooks = maps.Clone(s.Hooks)
 	if s.Hooks == nil {
@@ -94,7 +94,7 @@ func (s State) withProgress(stage Stage, progress HookProgress) *State {
 	return &s
 }
 
-// restarted returns a copy of a state in which hooks without a result begin again.
+// withRestartedHooks returns a copy of a state in which hooks without a result begin again.
 func (s State) withRestartedHooks() *State {
 	next := &s
 	for stage, p := range s.Hooks {

@@ -1,7 +1,7 @@
-// Package fields compares the fields of objects: how two objects differ, which fields
-// are immutable, and which hold secrets.
+// Package fields compares the fields of objects. It finds the differences of two objects,
+// immutable fields, and fields that hold secrets.
 //
-// It works on unstructured objects, reads no cluster, and decides nothing: the caller
+// The package works on unstructured objects, reads no cluster, and decides nothing: the caller
 // decides whether a difference matters.
 //
 // Diff is the call to start from. Immutable returns the differences of two objects
@@ -107,7 +107,7 @@ func (d *differ) compareLists(path Path, before, after []any) {
 			d.report(append(path, PathStep{Key: key, Value: value, Index: i}), nil, item)
 		}
 	}
-	if !slices.Equal(kept, keptAfter) { // they are in another order
+	if !slices.Equal(kept, keptAfter) { // the items are in another order
 		d.report(path, kept, keptAfter)
 	}
 }
@@ -206,13 +206,13 @@ type ForeignFields struct {
 	Fields  []string  `json:"fields"`
 }
 
-// mostForeign is how many fields of a manager are named in a sentence.
+// maxForeignNames limits the fields of a manager that a sentence names.
 const maxForeignNames = 5
 
 // notInRelease ends each sentence about foreign fields.
 const notInRelease = ", which the release does not have"
 
-// String returns who has set which fields, and when, in a sentence.
+// String returns a sentence with the manager, its fields and the time.
 func (f ForeignFields) String() string {
 	text := f.Manager + " set " + printable.Few(f.Fields, maxForeignNames)
 	if !f.Since.IsZero() {
@@ -259,14 +259,13 @@ func longestKey(fields map[string]any, path string) (longest string) {
 	return longest
 }
 
-// A Refusal is why an API server refuses an object.
+// A Refusal has the reason why an API server refuses an object.
 type Refusal struct {
 	Path    []string // to the field: keys of mappings, and indexes of lists
 	Message string   // one line: the field and its problem
 }
 
-// Refuses is how every command begins the message of a refusal, whether an API server has refused the object, or it was
-// found out without one.
+// Refuses begins the message of each refusal, both of an API server and of a check without one.
 const Refuses = "the API server refuses it: "
 
 // RefusalMessages returns the messages of refusals.

@@ -35,7 +35,7 @@ func lines(changes []fields.Difference) []string {
 	return lines
 }
 
-func TestDiff(t *testing.T) {
+func TestDiffOfFields(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after string
 		want          []string
@@ -186,7 +186,7 @@ func TestAChangeInJSON(t *testing.T) {
 	}
 }
 
-func TestMask(t *testing.T) {
+func TestMaskSecrets(t *testing.T) {
 	for name, test := range map[string]struct{ object, want string }{
 		"all secret values": {
 			`{apiVersion: v1, kind: Secret, type: Opaque, metadata: {name: s, annotations: {a: b, release.openshift.io/delete: "true", include.release.openshift.io/x: "true", runlevel.dev/x: "y", capability.openshift.io/name: a, kubectl.kubernetes.io/last-applied-configuration: x}}, data: {a: x, b: null}, stringData: {c: x}}`,
@@ -260,7 +260,7 @@ func FuzzDiff(f *testing.F) {
 	})
 }
 
-// withoutSecrets is what objects hold beside the values that only Secrets have, keys
+// withoutSecrets returns the parts of objects beside the values that only Secrets have, keys
 // included: it may be shown.
 func withoutSecrets(objects ...map[string]any) string {
 	var left []any

@@ -18,11 +18,13 @@ import (
 func Immutable(before, after map[string]any, changes []Difference) []Difference {
 	kind := groupKind(after)
 	if groupKind(before) != kind {
-		return nil // it is another object
+		return nil // the objects have different names
 	}
 	var refused []Difference
 	for _, change := range changes {
-		if slices.ContainsFunc(immutableFields[kind], func(f immutableField) bool { return f.refuses(before, after, change) }) {
+		if slices.ContainsFunc(immutableFields[kind], func(f immutableField) bool {
+			return f.refuses(before, after, change)
+		}) {
 			refused = append(refused, change)
 		}
 	}
@@ -35,7 +37,7 @@ func groupKind(object map[string]any) schema.GroupKind {
 	return schema.FromAPIVersionAndKind(apiVersion, kind).GroupKind()
 }
 
-// An immutable is a field that can't be changed once it is set, with all fields in it.
+// An immutableField is a field that can't be changed once it is set, with all fields in it.
 type immutableField struct {
 	field  string   // keys, separated by dots
 	except []string // parts of the field that can be changed; "*" is any item of a list
@@ -45,7 +47,7 @@ type immutableField struct {
 	// fallback is the default of the field, and defaults are those of its parts.
 	fallback   any
 	defaults   map[string]any
-	hasPodSpec bool // it is or contains the spec of a pod, whose defaults are known
+	hasPodSpec bool // the field is or contains the spec of a pod, whose defaults are known
 }
 
 // refuses reports whether a change is one of this field.
@@ -130,7 +132,7 @@ var workloadSelector = []immutableField{{field: "spec.selector"}}
 // roleRef is the role of bindings.
 var roleRef = []immutableField{{field: "roleRef", defaults: map[string]any{"apiGroup": "rbac.authorization.k8s.io"}}}
 
-// immutables are the fields that API servers refuse to change, by kind. A test
+// immutableFields are the fields that API servers refuse to change, by kind. A test
 // compares the table with a real API server.
 var immutableFields = map[schema.GroupKind][]immutableField{
 	kinds.ConfigMap: {

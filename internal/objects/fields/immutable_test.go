@@ -90,8 +90,8 @@ func TestAnotherObjectCanBeAnything(t *testing.T) {
 	}
 }
 
-// TestImmutableFieldsOnAnAPIServer tries every claim on an API server.
-func TestImmutableFieldsOnAnAPIServer(t *testing.T) {
+// TestServerRefusesImmutableFields tries every claim on an API server.
+func TestServerRefusesImmutableFields(t *testing.T) {
 	server := newServer(t)
 	// Pods need the account that the namespace gets after a while.
 	sandboxtest.Await(t, cluster, corev1.SchemeGroupVersion.WithResource("serviceaccounts"),
@@ -191,7 +191,7 @@ func newServer(t *testing.T) server {
 	return server{dynamic.NewForConfigOrDie(config), restmapper.NewDiscoveryRESTMapper(groups), cluster.Namespace(t)}
 }
 
-// resource is where an object is, by its kind.
+// resource returns the client for the kind of an object.
 func (s server) resource(t *testing.T, object map[string]any) (*meta.RESTMapping, dynamic.ResourceInterface) {
 	t.Helper()
 	kind := (&unstructured.Unstructured{Object: object}).GroupVersionKind()

@@ -98,15 +98,16 @@ func (p Path) Keys() []string {
 	return keys
 }
 
-// isWithin reports whether a path is a field, written with dots, or leads into it.
+// isWithin reports whether a path is a field, whose keys are separated by dots, or a part of the field.
 func (p Path) isWithin(field string) bool {
 	return hasCommonPrefix(p, strings.Split(field, ".")) && len(p) > strings.Count(field, ".")
 }
 
-// touches reports whether a path is within a field, or the field within the path.
+// overlaps reports whether a path is within a field, or the field within the path.
 func (p Path) overlaps(field string) bool { return hasCommonPrefix(p, strings.Split(field, ".")) }
 
-// matches compares as many steps as both have. "*" matches any item of a list.
+// hasCommonPrefix reports whether the shorter of a path and a field begins the longer one. "*" matches any item of a
+// list.
 func hasCommonPrefix(p Path, keys []string) bool {
 	for i, key := range keys[:min(len(p), len(keys))] {
 		isItem := p[i].Index != none

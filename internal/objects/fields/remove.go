@@ -43,7 +43,7 @@ func isEmpty(value any) bool {
 	}
 }
 
-// An edit returns the new value of a field, and whether the field remains.
+// An editFunc returns the new value of a field, and whether the field remains.
 type editFunc func(value any) (instead any, stays bool)
 
 // at edits the field at a path within a value. It returns the new value, whether it

@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/fields"
 )
 
-func TestRemove(t *testing.T) {
+func TestRemoveFields(t *testing.T) {
 	const pod = `{a: {c: [{name: web, image: x, ports: [{p: 80}, {p: 80, q: UDP}]}, {name: "a,b]=", image: z}, {image: y}]}}`
 	for name, test := range map[string]struct{ object, path, want string }{
 		"a field":                         {`{a: {b: 1, c: 2}}`, `.a.b`, `{a: {c: 2}}`},

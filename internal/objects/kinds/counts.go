@@ -36,7 +36,7 @@ func NewObjectCounts(counts []Count) ObjectCounts {
 	return sum
 }
 
-// maxKinds bounds how many kinds String lists.
+// maxKinds limits the kinds that String lists.
 const maxKinds = 4
 
 // String returns the counts for people: "5 objects: 3 Pods, ReplicaSet, Secret".

@@ -109,9 +109,9 @@ func fieldsOf(kind reflect.Type) (paths [][]string) {
 	return paths
 }
 
-// TestGenerationsOfAllKinds makes each change of each specimen, and compares whether the generation is raised with the
-// table.
-func TestGenerationsOfAllKinds(t *testing.T) {
+// TestServerGenerationsOfAllKinds makes each change of each specimen, and compares whether the generation is raised
+// with the table.
+func TestServerGenerationsOfAllKinds(t *testing.T) {
 	server := newServer(t)
 	tried := map[schema.GroupKind]bool{}
 	for _, s := range specimens(t) {

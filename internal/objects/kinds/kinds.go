@@ -41,7 +41,7 @@ var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	return scheme
 })
 
-// A Scope is whether objects of a kind are in a namespace.
+// A Scope reports whether objects of a kind are in a namespace.
 type Scope string
 
 // The scopes, as CustomResourceDefinitions write them.

@@ -21,8 +21,8 @@ var cluster = sandboxtest.New(sandbox.Options{
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 
-// TestScopesOfAnAPIServer compares scopes with those that an API server reports.
-func TestScopesOfAnAPIServer(t *testing.T) {
+// TestServerScopes compares scopes with those that an API server reports.
+func TestServerScopes(t *testing.T) {
 	lists, err := discovery.ServerPreferredResources(cluster.Client(t).Discovery())
 	if err != nil {
 		t.Fatal(err)

@@ -41,16 +41,16 @@ type Stage int
 // The stages, in order.
 const (
 	byScope      Stage = iota // the zero value: see StageOf
-	PolicyStage               // they have custom resources as parameters
-	CustomStage               // their controllers remove their finalizers
-	CallStage                 // they make the API server call Services
-	TrafficStage              // they lead to workloads, or scale and protect them
+	PolicyStage               // policies have custom resources as parameters
+	CustomStage               // controllers remove the finalizers of custom resources
+	CallStage                 // these objects make the API server call Services
+	TrafficStage              // these objects lead to workloads, or scale and protect them
 	WorkloadStage
-	SettingsStage   // workloads use them: Services, configuration, volumes
-	BindingStage    // workloads have rights by them
-	RightsStage     // bindings name them; other objects without a namespace are deleted with them
-	DefinitionStage // their custom resources are deleted with them
-	NamespaceStage  // all objects in them are deleted with them
+	SettingsStage   // Services, configuration and volumes, which workloads use
+	BindingStage    // bindings give rights to workloads
+	RightsStage     // bindings name roles; other objects without a namespace have this stage, too
+	DefinitionStage // a definition is deleted with its custom resources
+	NamespaceStage  // a Namespace is deleted with all objects in it
 )
 
 // Stages returns all stages, in order.

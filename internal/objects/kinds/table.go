@@ -162,8 +162,8 @@ func workload(formerGroup string) row {
 	return row{raisesGeneration: true, podSpec: ofTemplate, stage: WorkloadStage, formerGroup: formerGroup}
 }
 
-// table has the rows of all kinds that are defined here, and former the kinds by the kinds of groups that have served
-// them.
+// kindTable has the rows of all kinds that are defined here, and former the kinds by the kinds of groups that have
+// served them.
 var (
 	kindTable = map[schema.GroupKind]row{}
 	former    = map[schema.GroupKind]schema.GroupKind{}

@@ -68,7 +68,7 @@ func TestStoredAs(t *testing.T) {
 	}
 }
 
-func TestCallers(t *testing.T) {
+func TestKindsThatCallServers(t *testing.T) {
 	t.Parallel()
 	want := []schema.GroupKind{kinds.APIService, kinds.CustomResourceDefinition, kinds.MutatingWebhookConfiguration,
 		kinds.ValidatingWebhookConfiguration}

@@ -12,9 +12,9 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/validation"
 )
 
-// TestValid checks objects that look odd and are valid. A test of internal/review/mistakes asks an API server about
-// them.
-func TestValid(t *testing.T) {
+// TestValidObjects checks objects that look odd and are valid. A test of internal/review/mistakes asks an API server
+// about them.
+func TestValidObjects(t *testing.T) {
 	text, err := os.ReadFile("testdata/valid.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -33,9 +33,9 @@ func TestValid(t *testing.T) {
 	}
 }
 
-// TestCheck has objects with the refusals of each: a field's path and the problem. Lint's pages have more, which a
-// test compares with a real API server.
-func TestCheck(t *testing.T) {
+// TestRefusedObjects has objects with the refusals of each: a field's path and the problem. Lint's pages have more,
+// which a test compares with a real API server.
+func TestRefusedObjects(t *testing.T) {
 	for name, test := range map[string]struct{ object, path, message string }{
 		"a field of a pod": {
 			"{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: b}, spec: {template: {spec: " +

@@ -29,8 +29,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// reportEvery is how often the status is checked. The ClusterOperator itself is read each time, because other clients
-// may have changed it.
+// reportEvery is the interval of checks of the status. The ClusterOperator itself is read each time, because other
+// clients may have changed it.
 const reportEvery = 10 * time.Second
 
 // Options describe the controller. All are required.
@@ -68,7 +68,7 @@ func (r *Reporter) Start(ctx context.Context) error {
 	return nil
 }
 
-// log logs why the status can't be written, once.
+// log logs each error of writing the status once.
 func (r *Reporter) log(ctx context.Context, err error) {
 	now := ""
 	switch {
@@ -135,7 +135,8 @@ const (
 type Status struct {
 	// Awaits is the reason why the controller waits at its start; empty once it is available.
 	Awaits string
-	// Degraded is what an administrator has to fix, NotUpgradeable what prevents a minor update.
+	// Degraded is the problem that an administrator has to fix, NotUpgradeable the problem that prevents a minor
+	// update.
 	Degraded, NotUpgradeable Problem
 }
 

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestConditions checks the conditions of a ClusterOperator for known states of the operator.
-func TestConditions(t *testing.T) {
+// TestConditionsOfAClusterOperator checks the conditions of a ClusterOperator for known states of the operator.
+func TestConditionsOfAClusterOperator(t *testing.T) {
 	starts := Status{Awaits: "the guard has not seen etcd yet"}
 	trouble := Status{
 		Degraded:       Problem{"MachinesFailed", "machines have failed: shop/m-1"},
@@ -69,6 +69,6 @@ func TestDenialsAreThoseOfTheAuthorizer(t *testing.T) {
 	d.record([]byte(`{"message":"ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no"}`))
 	if len(d.denials) != 2 || !d.denials[denial{verb: "patch", resource: "nodes"}] ||
 		!d.denials[denial{verb: "create", resource: "pods", subresource: "eviction", namespace: "shop"}] {
-		t.Errorf("%v", d.denials)
+		t.Errorf("got the denials %v, want the rights to patch nodes and to create evictions", d.denials)
 	}
 }

@@ -36,10 +36,10 @@ func (d denial) String() string {
 	return text
 }
 
-// denied is the message of the API server's authorizer for a refused request.
+// deniedMessage matches the message of the API server's authorizer for a refused request.
 var deniedMessage = regexp.MustCompile(`cannot ([a-z]+) resource \\?"([a-z]+)(?:/([a-z]+))?\\?" in API group \\?"([a-z0-9.-]*)\\?"(?: in the namespace \\?"([a-z0-9-]+)\\?")?`)
 
-// maxRefusal bounds how much of a refusal is read, in bytes: it is a sentence or two.
+// maxRefusal limits the bytes of a refusal that are read. Refusals have one or two sentences.
 const maxRefusal = 16 << 10
 
 // Watch returns a connection that records refused requests.
@@ -69,6 +69,7 @@ type readCloser struct {
 	io.Closer
 }
 
+// record records the right that a refusal of the API server names.
 func (d *Denials) record(refusal []byte) {
 	match := deniedMessage.FindSubmatch(refusal)
 	if match == nil {
@@ -85,8 +86,8 @@ func (d *Denials) record(refusal []byte) {
 	}] = true
 }
 
-// stillLacking reviews the denials with the API server, forgets those that are granted by now, and returns the others
-// as text.
+// reviewDenials reviews the denials with the API server, removes the rights that are granted by now, and returns the
+// others as text.
 func (d *Denials) reviewDenials(ctx context.Context, c client.Client) ([]string, error) {
 	d.mu.Lock()
 	denials := slices.Collect(maps.Keys(d.denials))

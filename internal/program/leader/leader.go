@@ -30,13 +30,14 @@ import (
 	"github.com/runlevel/runlevel/internal/record/lock"
 )
 
-// A Lease is the lock of leader election. It records when it was last renewed.
+// A Lease is the lock of leader election. It records the time of its last renewal.
 type Lease struct {
 	resourcelock.Interface
-	container   string
-	duration    time.Duration
-	renewedAt   atomic.Int64 // when, by package bootclock, before the request was sent; 0 if it is not held
-	requestedAt atomic.Int64 // when a request was sent last, by the same clock; 0 if none was
+	container string
+	duration  time.Duration
+	// the time before the last renewal was sent, by package bootclock; 0 if the Lease is not held
+	renewedAt   atomic.Int64
+	requestedAt atomic.Int64 // the time of the last request, by the same clock; 0 if there was none
 }
 
 // newLease returns the Lease of a program, not held yet. The name of its holder gets a random suffix: two processes
@@ -57,10 +58,10 @@ func newLease(connection *rest.Config, program string, o Options) (*Lease, error
 	return l, nil
 }
 
-// renewDeadline is how long a leader tries to renew its Lease until it gives up: less than other replicas wait.
+// renewDeadline returns the time after which a leader that can't renew its Lease gives up. Other replicas wait longer.
 func (l *Lease) renewDeadline() time.Duration { return l.duration * 2 / 3 }
 
-// Get reads the Lease. That of an earlier process of this container is free, since that has ended.
+// Get reads the Lease. A Lease of an earlier process of this container is free, because that process has ended.
 func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.requestedAt.Store(int64(bootclock.Now()))
 	record, raw, err := l.Interface.Get(ctx)
@@ -91,6 +92,7 @@ func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 	return l.recordRenewal(record, func() error { return l.Interface.Update(ctx, record) })
 }
 
+// recordRenewal sends a record of the Lease, and stores the time if that renews the Lease.
 func (l *Lease) recordRenewal(record resourcelock.LeaderElectionRecord, send func() error) error {
 	sentAt := int64(bootclock.Now())
 	l.requestedAt.Store(sentAt)
@@ -126,7 +128,7 @@ func (l *Lease) fence(connection *rest.Config) *rest.Config {
 	})
 }
 
-// Metrics are the metrics of a program, beside those of controller-runtime.
+// Metrics are the metrics of a program, beside the metrics of controller-runtime.
 type Metrics struct {
 	Leads   string                         // the name of the metric with the value 1 for the leader
 	Collect func(chan<- prometheus.Metric) // collects the metrics of the leader

@@ -19,14 +19,16 @@ func TestOnlyARenewedLeaseIsHeld(t *testing.T) {
 	if l.IsHeld() {
 		t.Error("held from the start")
 	}
-	if err := l.recordRenewal(resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, send); err != nil || !l.IsHeld() {
+	if err := l.recordRenewal(resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, send); err != nil ||
+		!l.IsHeld() {
 		t.Error("not held after it was acquired", err)
 	}
 	l.renewedAt.Store(int64(bootclock.Now() - 2*time.Minute))
 	if l.IsHeld() {
 		t.Error("still held, although it has expired")
 	}
-	if err := l.recordRenewal(resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, send); err != nil || !l.IsHeld() {
+	if err := l.recordRenewal(resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, send); err != nil ||
+		!l.IsHeld() {
 		t.Error("not held after it was renewed", err)
 	}
 	if err := l.recordRenewal(resourcelock.LeaderElectionRecord{}, send); err != nil || l.IsHeld() {
@@ -41,7 +43,9 @@ func TestALeaseAgesByTheClockSinceBoot(t *testing.T) {
 		duration:  time.Minute,
 	}
 	before := bootclock.Now()
-	if err := l.recordRenewal(resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, func() error { return nil }); err != nil {
+	if err := l.recordRenewal(resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, func() error {
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for what, index := range map[string]int64{"renewed": l.renewedAt.Load(), "asked": l.requestedAt.Load()} {

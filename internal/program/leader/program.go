@@ -36,7 +36,7 @@ type Program struct {
 	SetUp func(ctx context.Context, m ctrl.Manager, isLeader func() bool) (Controllers, error)
 }
 
-// Controllers are what metrics and the ClusterOperator report about the controllers of a program.
+// Controllers has the metrics and the status of the controllers of a program.
 type Controllers struct {
 	Metrics        Metrics
 	RelatedObjects []configv1.ObjectReference
@@ -56,7 +56,7 @@ type Options struct {
 	Version   string // of the release, which the ClusterOperator reports
 	Listen    string // the address of /healthz and /readyz; empty for none
 	Metrics   metricsserver.Serving
-	// LeaseDuration is how long the Lease outlives a dead leader; 15 seconds if it is 0.
+	// LeaseDuration limits the time that the Lease outlives a dead leader; 15 seconds if it is 0.
 	LeaseDuration time.Duration
 }
 
@@ -153,7 +153,7 @@ func (c Controllers) status(ctx context.Context, objects cache.Cache) (clusterop
 	return c.Status(ctx)
 }
 
-// syncedWithin is how long a readiness probe waits for caches.
+// maxSyncWait limits the time that a readiness probe waits for caches.
 const maxSyncWait = time.Second
 
 // checks are the probes of a replica. They are served before the manager exists.

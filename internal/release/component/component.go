@@ -132,14 +132,14 @@ func read(component fs.FS) (map[string][]byte, error) {
 	return nil, fmt.Errorf("it has no manifest: a manifest is a .yaml, .yml or .json file")
 }
 
-// take removes the component's old files from the release, and finds paths for the new.
+// replaceFiles removes the component's old files from the release, and finds paths for the new.
 func (b *Build) replaceFiles(release fs.FS, files map[string][]byte, home string, layer *overlay.FS) error {
 	inBuild := map[string]string{} // files of the component, by their names in the build
 	others := map[string]bool{}    // other components in the names of its files
 	for _, file := range sortedKeys(files) {
 		if name := path.Base(file); name == payload.ImagesFile || name == payload.MetadataFile ||
 			name == payload.SettingsFile {
-			continue // those of the release count
+			continue // the metadata files of the release are used
 		}
 		name := path.Base(file)
 		if _, err := fs.Stat(release, name); err != nil || home != "." { // in a plain folder the file keeps its name
@@ -185,7 +185,7 @@ func (b *Build) replaceFiles(release fs.FS, files map[string][]byte, home string
 	return nil
 }
 
-// numbered returns the name of a component's manifest in a build of a release. Other
+// numberedName returns the name of a component's manifest in a build of a release. Other
 // files keep their names, and are not read.
 func numberedName(file, component string, taken map[string]string) string {
 	if !payload.IsManifest(file) {
@@ -202,7 +202,7 @@ func numberedName(file, component string, taken map[string]string) string {
 	return name
 }
 
-// relabelled returns a release with another version in its metadata files. Files that
+// withVersion returns a release with another version in its metadata files. Files that
 // can't be read are left alone: their errors are reported when the release is loaded.
 func withVersion(release fs.FS, home, version string) fs.FS {
 	layer := overlay.On(release)
@@ -231,7 +231,7 @@ func withVersion(release fs.FS, home, version string) fs.FS {
 
 func sortedKeys[V any](values map[string]V) []string { return slices.Sorted(maps.Keys(values)) }
 
-// rewriting returns the replacements of a build in the component's manifests; nil if the
+// imageReplacements returns the replacements of a build in the component's manifests; nil if the
 // component or the release has no image-references.
 func (b *Build) imageReplacements(release fs.FS, home, version string, files map[string][]byte) *payload.Rewriting {
 	file := slices.IndexFunc(sortedKeys(files), func(file string) bool { return path.Base(file) == payload.ImagesFile })

@@ -277,7 +277,7 @@ func TestAnotherVersionIsBuilt(t *testing.T) {
 	}
 }
 
-func TestNotes(t *testing.T) {
+func TestNotesOnABuild(t *testing.T) {
 	for name, test := range map[string]struct {
 		release, own map[string]string
 		names        []string

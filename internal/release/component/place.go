@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A Placement is what Place reads: the manifests of a component, and the release that they are put into.
+// A Placement has the manifests of a component, and the release that Place puts them into.
 type Placement struct {
 	Names     []string // see Options
 	Component string   // the source of its manifests

@@ -60,7 +60,7 @@ func Profiles() []string {
 	return []string{"self-managed-high-availability", "single-node-developer", "hypershift", "ibm-cloud-managed"}
 }
 
-// maxSuggested bounds how many names a message suggests.
+// maxSuggested limits the names that a message suggests.
 const maxSuggested = 8
 
 // suggest lists names that are similar to a value.

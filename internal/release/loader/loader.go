@@ -19,7 +19,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Options set how a release is read, and which manifests are taken.
+// Options are the options for reading a release, and the filters of its manifests.
 type Options struct {
 	Source  source.Options
 	Payload payload.Options

@@ -71,7 +71,8 @@ func decompress(opaque *packet.OpaquePacket) ([]byte, error) {
 }
 
 // checkSignatures returns the error of each signature for one keyring, and whether one is good.
-func checkSignatures(all []signatureResult, digest, name string, keyring openpgp.EntityList) (wrong []string, isSigned bool) {
+func checkSignatures(all []signatureResult, digest, name string,
+	keyring openpgp.EntityList) (wrong []string, isSigned bool) {
 	for _, item := range all {
 		if item.message == nil {
 			continue
@@ -110,7 +111,7 @@ func checkSignature(message []byte, digest, name string, keyring openpgp.EntityL
 	return checkContent(content, digest)
 }
 
-// explainKey returns why a key is not valid for a keyring.
+// explainKey returns the reason why a key is not valid for a keyring.
 func explainKey(id uint64, name string, keyring openpgp.EntityList) error {
 	keys := keyring.KeysById(id)
 	switch {
@@ -126,7 +127,7 @@ func explainKey(id uint64, name string, keyring openpgp.EntityList) error {
 	return fmt.Errorf("key %016X, which created it, is revoked in %s%s", id, name, because)
 }
 
-// checkContent returns why the signed content is not about an image.
+// checkContent returns an error if the signed content is not about an image.
 func checkContent(content []byte, digest string) error {
 	var claims struct {
 		Critical struct {

@@ -24,7 +24,7 @@ import (
 // ManagedNamespace is the namespace of the ConfigMaps with signatures of OpenShift and "oc adm release mirror".
 const ManagedNamespace = configmap.NamespaceLabelConfigMap
 
-// maxSignatures bounds how many signatures of an image are read from a store.
+// maxSignatures limits the signatures of an image that are read from a store.
 const maxSignatures = 9
 
 // A webStore has signatures at URL/sha256=HEX/signature-1 and so on. The like store of library-go, sigstore.Store,

@@ -30,7 +30,7 @@ const (
 	maxAnswerTime = 15 * time.Second
 )
 
-// Stores are where Verify looks for signatures, beside the stores of a policy.
+// Stores are the places with signatures that Verify reads beside the stores of a policy.
 type Stores struct {
 	HTTP       *http.Client // for the stores of the policy; nil for a client with a timeout of 15 seconds
 	ConfigMaps corev1client.ConfigMapsGetter
@@ -51,7 +51,7 @@ func (p *Policy) Verify(ctx context.Context, digest string, from Stores) ([][]by
 	return verifier.Signatures()[digest], nil
 }
 
-// search returns the stores to query, in order.
+// storesToQuery returns the stores to query, in order.
 func (p *Policy) storesToQuery(from Stores, found *signatureResults) []store.Store {
 	var all, web []store.Store
 	for _, namespace := range from.Namespaces {
@@ -64,8 +64,8 @@ func (p *Policy) storesToQuery(from Stores, found *signatureResults) []store.Sto
 	return append(all, &parallelStore{web})
 }
 
-// A simultaneous store queries several stores at the same time, until the signatures suffice. Library-go's parallel
-// store may drop a response that arrives just as the last store ends.
+// A parallelStore queries several stores at the same time, until the signatures suffice. The parallel store of
+// library-go may drop a response that arrives just as the last store ends.
 type parallelStore struct{ stores []store.Store }
 
 // Signatures implements store.Store.
@@ -107,13 +107,13 @@ type place interface {
 	each(ctx context.Context, digest string, try func(name string, signature []byte) bool) error
 }
 
-// A findingStore passes on the unpacked signatures of a place, and collects findings about them.
+// A resultStore passes on the unpacked signatures of a place, and collects the results.
 type resultStore struct {
 	place
 	results *signatureResults
 }
 
-// Signatures implements store.Store. The failure of a place becomes a finding, and other places are still queried.
+// Signatures implements store.Store. The failure of a place becomes a result, and other places are still queried.
 func (n *resultStore) Signatures(ctx context.Context, _, digest string, fn store.Callback) error {
 	count := 0
 	var ended error
@@ -137,7 +137,7 @@ func (n *resultStore) Signatures(ctx context.Context, _, digest string, fn store
 	return ended
 }
 
-// A finding is a signature, or why there is none.
+// A signatureResult is a signature, or the reason why there is none.
 type signatureResult struct {
 	place, name string
 	message     []byte // unpacked
@@ -145,7 +145,7 @@ type signatureResult struct {
 	isEmpty     bool // the place has no signature of the image
 }
 
-// findings are the findings of all places.
+// signatureResults collects the results of all places.
 type signatureResults struct {
 	mu  sync.Mutex
 	all []signatureResult
@@ -157,10 +157,10 @@ func (f *signatureResults) add(item signatureResult) {
 	f.all = append(f.all, item)
 }
 
-// maxFindings bounds the findings in a message.
+// maxReasons limits the reasons in a message.
 const maxReasons = 6
 
-// explain returns an error with the keyrings that have not signed an image, and the findings.
+// explain returns an error with the keyrings that have not signed an image, and the reasons.
 func (f *signatureResults) explain(p *Policy, digest string) error {
 	f.mu.Lock()
 	all := slices.Clone(f.all)
@@ -196,7 +196,7 @@ func (f *signatureResults) explain(p *Policy, digest string) error {
 		strings.Join(reasons, "; "))
 }
 
-// failed returns an error of this package, in the words of the cluster-version operator.
+// newError returns an error of this package, in the words of the cluster-version operator.
 func newError(format string, arguments ...any) error {
 	return &reason.Error{
 		Reason:  VerificationFailed,

@@ -18,7 +18,7 @@ import (
 // baselineVersion is the version of the format of baselines.
 const baselineVersion = 1
 
-// A Baseline is findings that are accepted until they are fixed. All other findings are new, and count.
+// A Baseline has the findings that are accepted until they are fixed. All other findings are new, and count.
 type Baseline struct {
 	file    string
 	entries []*baselineEntry
@@ -89,7 +89,7 @@ func WriteBaseline(out io.Writer, findings []Finding) error {
 	}
 	for _, entry := range text.Findings {
 		if entry.Count == 1 {
-			entry.Count = 0 // omitted, which means 1
+			entry.Count = 0 // an omitted count is 1
 		}
 	}
 	slices.SortFunc(text.Findings, func(a, b *baselineEntry) int { return a.compare(b.baselineKey) })
@@ -181,7 +181,7 @@ func (a *baselineEntry) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// accept suppresses the findings that are in the baseline, and reports the entries that are no longer found.
+// acceptFindings suppresses the findings that are in the baseline, and reports the entries that are no longer found.
 func (r *Result) acceptFindings(baseline *Baseline, config Config) {
 	if baseline == nil {
 		return
@@ -225,8 +225,8 @@ func (r *Result) acceptFindings(baseline *Baseline, config Config) {
 	slices.SortStableFunc(r.Suppressed, byPlace)
 }
 
-// stale returns the message about an entry that accepts more findings than there are, given how many it has left; "" if
-// it does not, or its rule did not run.
+// staleMessage returns the message about an entry that accepts more findings than there are, given how many it has
+// left; "" if it does not, or its rule did not run.
 func (a *baselineEntry) staleMessage(remaining int, ran []string) string {
 	place := a.File
 	if a.In != InPayload {

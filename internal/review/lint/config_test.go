@@ -6,7 +6,7 @@ import (
 	"github.com/runlevel/runlevel/internal/review/lint"
 )
 
-// TestRefusedConfigurations are reported in one line each.
+// TestRefusedConfigurations checks that each is reported in one line.
 func TestRefusedConfigurations(t *testing.T) {
 	for text, want := range map[string]string{
 		"a text":                               "c: line 1: this must be a mapping",

@@ -151,7 +151,7 @@ func (i *ignoreEntry) covers(f Finding, name string) bool {
 	})
 }
 
-// findings returns the findings about unused and invalid entries.
+// unusedEntries returns the findings about unused and invalid entries.
 func (i *ignores) unusedEntries() []Finding {
 	var found []Finding
 	report := func(id string, f Finding) {

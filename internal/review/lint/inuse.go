@@ -61,8 +61,8 @@ func checkDeletedInUse(s *subject, r *reporter) {
 	}
 }
 
-// isCreatedToo reports whether the payload creates on a cluster an object that a tombstone deletes there. The finding
-// is reported by the rule created-and-deleted.
+// isCreatedToo reports whether the payload creates an object on a cluster where a tombstone deletes it. The rule
+// created-and-deleted reports that.
 func (s *subject) isCreatedToo(t *manifest) bool {
 	return slices.ContainsFunc(s.byID[t.id], func(other *manifest) bool {
 		return !other.isTombstone && s.shareCluster(t, other)

@@ -102,7 +102,8 @@ func (s *subject) isAwaitedBefore(m, other *manifest) bool {
 	return isAwaited || nodes[m.task] != nodes[other.task] || hooks.Of(deploymenthook.Post) != nil
 }
 
-// laterThanClaim does the same for the objects that a referenced claim needs: pods wait until the claim is bound.
+// laterThanClaim returns such a manifest of an object that a referenced claim needs: pods wait until the claim is
+// bound.
 func (s *subject) laterThanClaim(m *manifest, reference references.Reference) (*manifest, payload.Filter) {
 	for _, claim := range s.byID[reference.To] {
 		for _, need := range claim.references {

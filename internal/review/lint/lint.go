@@ -21,7 +21,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A Severity is how bad a finding is.
+// A Severity is the severity of a finding.
 type Severity string
 
 // The severities. Off is for a configuration that does not want a rule.
@@ -66,11 +66,11 @@ type Finding struct {
 	Document int      `json:"document,omitempty"` // counted from 1; 0 when the whole file is meant
 	Object   string   `json:"object,omitempty"`
 	Message  string   `json:"message"`
-	// In is where the file is, if it is not in the payload.
+	// In has the origin of the file, if it is not in the payload.
 	In Origin `json:"in,omitempty"`
 	// Near is the place in the payload where a finding in the previous payload can be fixed.
 	Near *Place `json:"near,omitempty"`
-	// Suppressed is why the finding does not count; nil if it does.
+	// Suppressed has the reason why the finding does not count; nil if it counts.
 	Suppressed *Suppression `json:"suppressed,omitempty"`
 
 	manifest *manifest
@@ -101,7 +101,7 @@ func (f Finding) String() string {
 // manifest, or the rule names no field.
 func (f Finding) Field() []string { return slices.Clone(f.field) }
 
-// An Origin is where a file is.
+// An Origin is the payload or the input that has a file.
 type Origin string
 
 // The origins of files.
@@ -113,7 +113,7 @@ const (
 	InBaseline Origin = "baseline" // the baseline
 )
 
-// A Suppression is why a finding does not count, and the place of the comment or entry that ignores it.
+// A Suppression has the reason why a finding does not count, and the place of the comment or entry that ignores it.
 type Suppression struct {
 	Reason string `json:"reason"`
 	File   string `json:"file"`
@@ -136,8 +136,8 @@ type Input struct {
 
 // A Result has the findings of a run.
 type Result struct {
-	Findings   []Finding `json:"findings"`   // those that count, in the order of files
-	Suppressed []Finding `json:"suppressed"` // those that are ignored or accepted
+	Findings   []Finding `json:"findings"`   // the findings that count, in the order of files
+	Suppressed []Finding `json:"suppressed"` // the ignored and accepted findings
 	Skipped    []Skipped `json:"skipped"`    // rules that lacked an input
 	// Unchecked are the kinds of which only a cluster knows the schemas.
 	Unchecked []UncheckedKind `json:"unchecked"`
@@ -220,7 +220,7 @@ func run(ctx context.Context, input Input) (*Result, error) {
 	return result, nil
 }
 
-// add sorts findings into those that count and those that are ignored.
+// add separates ignored findings from the others.
 func (r *Result) add(ignores *ignores, found []Finding) {
 	for _, finding := range found {
 		if finding.Suppressed = ignores.suppress(finding); finding.Suppressed != nil {

@@ -64,7 +64,7 @@ func checkLevelWidth(s *subject, r *reporter) {
 
 func levelOf(file string) string { return graph.ParseName(path.Base(file)).Level }
 
-// padded returns a number with leading zeros up to a number of digits.
+// padNumber returns a number with leading zeros up to a number of digits.
 func padNumber(level string, digits int) string {
 	number := strings.TrimLeft(level, "0")
 	return strings.Repeat("0", max(0, digits-len(number))) + number

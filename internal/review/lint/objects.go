@@ -229,7 +229,7 @@ func checkImageNotInRelease(s *subject, r *reporter) {
 				strings.HasSuffix(strings.ToLower(path[len(path)-3]), "containers"); !isContainer {
 				continue
 			}
-			// "" is the release's own, in a template
+			// in a template, "" is the image of the release itself
 			if image, isText := found.value.(string); isText && image != "" && !known.Has(image) {
 				r.field(m, path, "the image %s is not in image-references: it is not part of the release, and can't "+
 					"be pulled where only the release's images can: add it to image-references, or correct it", image)

@@ -18,21 +18,21 @@ import (
 //go:embed othertools.yaml
 var othertools []byte
 
-// ineffective has the texts of othertools.yaml by their annotations.
+// ineffectiveTexts has the texts of othertools.yaml by their annotations.
 var ineffectiveTexts = sync.OnceValue(func() map[string]string {
 	texts := map[string]string{}
 	if err := yaml.UnmarshalStrict(othertools, &texts); err != nil {
-		panic(err) // it is part of the program
+		panic(err) // the text is part of the program
 	}
 	return texts
 })
 
-// repeated is the message about a hook that the other tool runs in each update, and that runs here at its place.
+// repeatedHookText is the message about a hook that the other tool runs in each update, and Runlevel at its place.
 const repeatedHookText = "it runs here at its place, once for each change of its manifest, in installs and updates alike; " +
 	"%s: change the manifest where it has to run again, and put what belongs to the rollout of a Deployment into a " +
 	"lifecycle hook of it (docs/hooks.md)"
 
-// hooksOf has when other tools run hooks, by their annotations.
+// hooksOf has the times at which other tools run hooks, by their annotations.
 var hooksOf = map[string]string{
 	payload.HelmHookAnnotation: "Helm runs it at each point of a release that its annotation names, and deletes it " +
 		"before it runs again",

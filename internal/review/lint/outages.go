@@ -117,7 +117,7 @@ func checkBackendDeleted(s *subject, r *reporter) {
 			s.outages.reportBackends(r, caller)
 		}
 	}
-	for _, caller := range s.droppedObjects() { // which stays in the cluster
+	for _, caller := range s.droppedObjects() { // a dropped caller stays in the cluster
 		if kinds.ClientConfigPath(caller.groupKind()) != nil {
 			s.outages.reportBackends(r, caller)
 		}

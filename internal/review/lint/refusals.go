@@ -12,10 +12,10 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// These rules are about what an API server refuses of Kubernetes' own kinds. Its own code validates each object once;
-// each refusal belongs to the first rule that matches.
+// These rules report the objects of Kubernetes' own kinds that an API server refuses. The code of the API server
+// validates each object once, and each refusal belongs to the first rule that matches.
 
-// A refusalRule is a rule for the refusals that it matches: those of some kinds, or below some fields.
+// A refusalRule matches the refusals of some kinds, or below some fields.
 type refusalRule struct {
 	id     string
 	kinds  []schema.GroupKind
@@ -112,7 +112,7 @@ func checkInvalidWebhook(s *subject, r *reporter) {
 // A webhookProblem is an invalid field of a webhook.
 type webhookProblem struct{ key, text string }
 
-// mostWebhookSeconds is the longest time-out of a webhook.
+// maxWebhookSeconds limits the timeout of a webhook.
 const maxWebhookSeconds = 30
 
 // webhookProblems returns the fields of a webhook that an API server refuses.

@@ -128,9 +128,8 @@ func (c *schemaChecker) isUnchanged(m *manifest) bool {
 		slices.ContainsFunc(c.previous.byID[m.id], func(old *manifest) bool { return m.SameTextAs(old.Manifest) })
 }
 
-// firstEquivalent returns the first manifest of the same object that differs in nothing
-// but the clusters it is for: half of a real release's CustomResourceDefinitions are
-// copies of others.
+// firstEquivalent returns the first manifest of the same object that differs only in its clusters. Half of the
+// CustomResourceDefinitions of a real release are such copies.
 func (c *schemaChecker) firstEquivalent(m *manifest) *manifest {
 	if first, known := c.equivalents[m]; known { // the comparison is slow, and each custom resource needs it
 		return first

@@ -27,11 +27,11 @@ type manifest struct {
 	annotations map[string]string
 	isTombstone bool
 	isPrevious  bool // whether it is in the previous payload
-	isTest      bool // a test of this payload: it comes after all applied manifests
+	isTest      bool // a test of this payload, which runs after all manifests are applied
 
 	references []references.Reference // of a normal manifest of this payload
 
-	profiles []string // the cluster profiles that include it
+	profiles []string // the cluster profiles that include the manifest
 	choices  *string  // see chosenBy
 
 	rank int // in the order of an update: manifests of a lower rank are applied before
@@ -39,7 +39,7 @@ type manifest struct {
 	task int
 }
 
-// groupKind is the kind without its version.
+// groupKind returns the kind without its version.
 func (m *manifest) groupKind() schema.GroupKind { return m.kind.GroupKind() }
 
 // get returns a field of the object, nil if it does not exist.
@@ -96,7 +96,7 @@ func newIndex(p *payload.Payload, isPrevious bool) *index {
 	return x
 }
 
-// addTests adds the tests of the release: what they need is there when all is applied.
+// addTests adds the tests of the release. They run when all manifests are applied.
 func (x *index) addTests() {
 	last := 0
 	for _, m := range x.manifests {
@@ -218,7 +218,7 @@ func newSubject(ctx context.Context, input Input) *subject {
 	return s
 }
 
-// newGraph finds who refers to whom in the payload.
+// newGraph finds the references between the objects of the payload.
 func (s *subject) newGraph() *references.Graph[*manifest] {
 	var before []*manifest
 	if s.previous != nil {

@@ -52,7 +52,7 @@ func checkDropped(s *subject, r *reporter) {
 		case entry.RenamedTo != nil: // reported by the rule renamed
 		case len(uses) > 0:
 			r.at(m, needed, describe(uses))
-		case entry.Tombstone == "": // a tombstone would do harm
+		case entry.Tombstone == "": // a tombstone would delete other objects, too
 			r.at(m, "it is no longer in the payload, and %s: keep its manifest", entry.Why)
 		default:
 			r.at(m, "it is no longer in the payload, and stays in clusters: "+todo, payload.DeleteAnnotation)
@@ -140,7 +140,7 @@ func tombstonesOf(manifests []*manifest) []*manifest {
 	return found
 }
 
-// maxHints is how many findings get a hint, which takes long to find.
+// maxHints limits the findings with a hint, because the search for a hint is slow.
 const maxHints = 20
 
 func checkDeleteOfNothing(s *subject, r *reporter) {
@@ -379,7 +379,7 @@ func checkHooksNotRun(s *subject, r *reporter) {
 	}
 }
 
-// previousWithHooks returns the previous manifest of a Deployment with hooks, if its template is the same; else nil.
+// previousWithHooks returns the previous manifest of a Deployment with hooks; nil if its template has changed.
 func (s *subject) previousWithHooks(m *manifest) *manifest {
 	if _, isHooked := m.annotations[deploymenthook.Annotation]; !isHooked {
 		return nil

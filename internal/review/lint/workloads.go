@@ -145,7 +145,7 @@ func (s *subject) bindingsOf(role *manifest) []*manifest {
 	return s.bindings[role.id]
 }
 
-// addBindings finds the bindings of a payload by the roles they name.
+// addBindings adds the bindings of a payload, by the roles that they name.
 func (s *subject) addBindings(x *index) {
 	for _, m := range slices.Concat(x.byKind[kinds.RoleBinding], x.byKind[kinds.ClusterRoleBinding]) {
 		role := kinds.ID{Group: m.kind.Group, Kind: m.text("roleRef", "kind"), Name: m.text("roleRef", "name")}

@@ -34,9 +34,9 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(controlPlane.Run(m)) }
 
-// TestServer asks an API server about each mistake: as a new release, and as an update. Its
+// TestServerAnswers asks an API server about each mistake: as a new release, and as an update. Its
 // answers are server.txt.
-func TestServer(t *testing.T) {
+func TestServerAnswers(t *testing.T) {
 	all, err := mistakes.All()
 	if err != nil {
 		t.Fatal(err)
@@ -155,8 +155,9 @@ func objects(t *testing.T, release fstest.MapFS, name string) (found []*unstruct
 	return found
 }
 
-// TestValid asks the API server about objects that look odd, of which package validation refuses none.
-func TestValid(t *testing.T) {
+// TestServerAcceptsValidObjects asks the API server about objects that look odd, of which package validation refuses
+// none.
+func TestServerAcceptsValidObjects(t *testing.T) {
 	server := sandboxtest.Connect(t, controlPlane.Sandbox(t).Config)
 	text, err := os.ReadFile("../../objects/validation/testdata/valid.yaml")
 	if err != nil {
@@ -169,9 +170,9 @@ func TestValid(t *testing.T) {
 	}
 }
 
-// TestPages asks the API server about the examples of lint's rules for its refusals: examples that a rule finds, and
-// those that it does not.
-func TestPages(t *testing.T) {
+// TestServerAnswersForExamples asks the API server about the examples of lint's rules for its refusals: examples that a
+// rule finds, and those that it does not.
+func TestServerAnswersForExamples(t *testing.T) {
 	server := sandboxtest.Connect(t, controlPlane.Sandbox(t).Config)
 	pages, err := filepath.Glob("../lint/rules/invalid-*.txtar")
 	if err != nil || len(pages) == 0 {

@@ -21,7 +21,7 @@ func (c *comparer) isAbsent(m *payload.Manifest) bool {
 	return c.to.manifests[id] == nil && c.from.manifests[id] == m
 }
 
-// absent returns the plan of an object that the new release does not apply.
+// planAbsent returns the plan of an object that the new release does not apply.
 func (c *comparer) planAbsent(m *payload.Manifest, deletions *cascade) ObjectPlan {
 	id := m.ID()
 	e := ObjectPlan{ID: id, Old: place(m)}
@@ -63,7 +63,7 @@ func (c *comparer) planAbsent(m *payload.Manifest, deletions *cascade) ObjectPla
 	return e
 }
 
-// held returns an object that the new release applies in a Namespace, or of the kind of a
+// containedObject returns an object that the new release applies in a Namespace, or of the kind of a
 // CustomResourceDefinition; nil if there is none.
 func (c *comparer) containedObject(m *payload.Manifest) *payload.Manifest {
 	switch m.GroupVersionKind().GroupKind() {
@@ -77,8 +77,8 @@ func (c *comparer) containedObject(m *payload.Manifest) *payload.Manifest {
 	return nil
 }
 
-// cover returns the dropped Namespace of an object, whose tombstone would delete the object as well; nil if there
-// is none.
+// coveringNamespace returns the dropped Namespace of an object, whose tombstone would delete the object as well; nil if
+// there is none.
 func (c *comparer) coveringNamespace(m *payload.Manifest) *payload.Manifest {
 	id := kinds.NewID(kinds.Namespace, "", m.ID().Namespace)
 	namespace := c.from.manifests[id]
@@ -112,7 +112,7 @@ const (
 )
 
 // A cascade finds the objects that are deleted when tombstones are applied: their own, all objects in a deleted
-// Namespace or of a deleted CustomResourceDefinition, and those whose owners are all deleted.
+// Namespace or of a deleted CustomResourceDefinition, and all objects whose owners are all deleted.
 type cascade struct {
 	parents    map[kinds.ID]parent           // by the objects of the old release that are deleted with them
 	namespaces map[string]kinds.ID           // deleted Namespaces
@@ -129,7 +129,7 @@ type cascade struct {
 // A candidate is an object of the old release that the new one does not apply.
 type candidate struct {
 	manifest *payload.Manifest
-	owners   int // those that are not known to be deleted
+	owners   int // the owners that are not known to be deleted
 }
 
 // cascadeOf returns the manifests of the old release whose objects are deleted by tombstones of the new release.

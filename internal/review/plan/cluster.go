@@ -29,9 +29,9 @@ type ObjectPreview struct {
 	// Live is the object in the cluster, and Planned the object after the apply. Nil if it does not exist, or
 	// nothing changes.
 	Live, Planned map[string]any
-	// FromManifest is true if Planned is the manifest, because there was no dry run.
+	// FromManifest is true if there was no dry run, so that Planned is the manifest.
 	FromManifest bool
-	// Unchecked is why there was no dry run.
+	// Unchecked has the reason for a missing dry run.
 	Unchecked string
 	// Recreated is true if the object would be deleted and recreated.
 	Recreated bool
@@ -131,7 +131,7 @@ func (s ObjectPreview) entry() ObjectPlan {
 	}
 	switch {
 	case e.Action == Created && e.Why == e.Unchecked:
-		e.Why = "" // it is the reason of the missing dry run, not of the action
+		e.Why = "" // the reason is that of the missing dry run, not of the action
 	case e.Recreated:
 		e.Why = "it is deleted and recreated: " + e.Why
 	}

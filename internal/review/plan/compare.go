@@ -48,7 +48,7 @@ func release(p *payload.Payload) ReleaseID {
 	return ReleaseID{Name: p.Name, Version: p.Version, Hash: p.Hash}
 }
 
-// An inventory finds the manifests of a payload by their objects.
+// A releaseIndex finds the manifests of a payload by their objects.
 type releaseIndex struct {
 	manifests map[kinds.ID]*payload.Manifest // of an object, the last manifest; a tombstone only if there is no other
 	// the first exclusion of an object: variants are left out for the same reason
@@ -91,7 +91,8 @@ type comparer struct {
 	references  *references.Graph[*payload.Manifest] // of the new release
 }
 
-// newComparer compares two payloads, of which the new one has its manifests in order.
+// newComparer returns a comparer of two payloads. The steps are the manifests of the new one, in the order of the
+// update.
 func newComparer(before, after *payload.Payload, steps []*payload.Manifest) *comparer {
 	c := &comparer{
 		from: newReleaseIndex(before), to: newReleaseIndex(after), variants: map[kinds.ID][]*payload.Manifest{},
@@ -111,7 +112,7 @@ func newComparer(before, after *payload.Payload, steps []*payload.Manifest) *com
 	return c
 }
 
-// step returns the plan of a manifest of the new release.
+// planStep returns the plan of a manifest of the new release.
 func (c *comparer) planStep(m *payload.Manifest) ObjectPlan {
 	id := storedID(m)
 	e := ObjectPlan{ID: m.ID(), New: place(m)}
@@ -135,7 +136,7 @@ func (c *comparer) planStep(m *payload.Manifest) ObjectPlan {
 	return e
 }
 
-// deletion returns the action of a tombstone, and the reason.
+// deletionAction returns the action of a tombstone, and the reason.
 func (c *comparer) deletionAction(id kinds.ID, old *payload.Manifest) (Action, string) {
 	exclusion := c.from.exclusions[id]
 	switch {
@@ -150,7 +151,7 @@ func (c *comparer) deletionAction(id kinds.ID, old *payload.Manifest) (Action, s
 	}
 }
 
-// creation returns the action for an object that the old release does not have, and the reason.
+// creationAction returns the action for an object that the old release does not have, and the reason.
 func (c *comparer) creationAction(id kinds.ID) (Action, string) {
 	exclusion := c.from.exclusions[id]
 	if exclusion == nil || exclusion.Manifest.IsTombstone() {
@@ -200,7 +201,7 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 	}
 }
 
-// recreate marks an object as deleted and recreated, unless its content would be lost.
+// markRecreated marks an object as deleted and recreated, unless its content would be lost.
 func (e *ObjectPlan) markRecreated(kind schema.GroupKind, isHookJob bool) {
 	if kinds.HoldsData(kind) {
 		e.addReason(fmt.Sprintf("%s is ignored for a %s: its content would be lost", payload.RecreateAnnotation,
@@ -226,8 +227,7 @@ func (e *ObjectPlan) addReason(reason string) {
 	e.Why += reason
 }
 
-// usedBy returns the references of the new release to an object that it deletes or does not have; nil if it applies the
-// object.
+// usesOf returns the references of the new release to an object; nil if the new release applies the object.
 func (c *comparer) usesOf(m *payload.Manifest) []ObjectUse {
 	if other := c.to.manifests[storedID(m)]; other != nil && !other.IsTombstone() {
 		return nil

@@ -13,9 +13,9 @@ import (
 // A DefinitionChange has the changes that affect the objects of a CustomResourceDefinition.
 type DefinitionChange struct {
 	Removed  []string `json:"removedVersions,omitempty"`
-	Unserved []string `json:"unservedVersions,omitempty"` // they exist, and are no longer served
+	Unserved []string `json:"unservedVersions,omitempty"` // the versions remain, and are no longer served
 	Storage  *Storage `json:"storage,omitempty"`
-	// RemovedFields are no longer in the schema: their values are lost.
+	// RemovedFields are no longer in the schema, so their values are lost.
 	RemovedFields []Field `json:"removedFields,omitempty"`
 	// RequiredFields are newly required, and have no default.
 	RequiredFields []Field `json:"requiredFields,omitempty"`

@@ -17,13 +17,13 @@ type HookPlan struct {
 	FailurePolicy deploymenthook.FailurePolicy `json:"failurePolicy"`
 	// Runs is true if the update runs the hook.
 	Runs bool `json:"runs"`
-	// Change is how the hook itself changes; "" if it does not.
+	// Change has the difference to the old hook; "" if there is none.
 	Change HookChange `json:"change,omitempty"`
-	// Why is why a hook of the release does not run.
+	// Why has the reason why the update does not run a hook of the release.
 	Why string `json:"why,omitempty"`
 }
 
-// A HookChange is how a hook changes.
+// A HookChange is the difference between the old and the new hook.
 type HookChange string
 
 // The changes of a hook.
@@ -33,7 +33,7 @@ const (
 	HookRemoved HookChange = "removed"
 )
 
-// Why hooks do not run.
+// The reasons why hooks do not run.
 const (
 	templateStays = "the pod template stays"
 	noOldPods     = "there are no old pods"

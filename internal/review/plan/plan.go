@@ -46,7 +46,7 @@ type ReleaseID struct {
 	Hash    string `json:"hash,omitempty"` // of all manifests that take part
 }
 
-// A Position is where a manifest is in its release.
+// A Position is the place of a manifest in its release.
 type Position struct {
 	File      string `json:"file"`
 	Line      int    `json:"line"`
@@ -59,7 +59,7 @@ type Position struct {
 type ObjectPlan struct {
 	kinds.ID
 	Action Action `json:"action"`
-	// Why is the reason of the action in a sentence, if it isn't obvious.
+	// Why has the reason of the action in a sentence, if it is not obvious.
 	Why string `json:"why,omitempty"`
 	// Old and New are its manifests; nil if a release has none for the cluster.
 	Old *Position `json:"old,omitempty"`
@@ -94,7 +94,7 @@ type ObjectPlan struct {
 
 	// The following fields are set in the plan of a cluster only.
 
-	// Unchecked is why there was no dry run of the object.
+	// Unchecked has the reason why there was no dry run of the object.
 	Unchecked string `json:"unchecked,omitempty"`
 	// Adopted are the managers whose fields would become the release's.
 	Adopted []string `json:"adopted,omitempty"`
@@ -148,10 +148,10 @@ const (
 
 // The actions of objects that the new release does not apply.
 const (
-	Dropped     Action = "dropped"      // it stays in the cluster, and no release applies it any more
-	LeftOut     Action = "left-out"     // filters exclude it: it stays in the cluster as well
-	DeletedWith Action = "deleted-with" // it is deleted with its Namespace, definition or owners
-	// it is a test in the new release: it stays in the cluster until that runs, which replaces it
+	Dropped     Action = "dropped"      // no release applies the object any more, and it stays in the cluster
+	LeftOut     Action = "left-out"     // filters exclude the object, and it stays in the cluster
+	DeletedWith Action = "deleted-with" // the object is deleted with its Namespace, definition or owners
+	// the object is a test in the new release: it stays in the cluster until the test runs, and replaces it
 	MadeTest Action = "made-test"
 	Retired  Action = "retired" // a tombstone that the new release no longer has
 )
@@ -159,11 +159,11 @@ const (
 // The actions that only the plan of a cluster has, beside Created, Changed, Unchanged,
 // Deleted and Dropped.
 const (
-	Rejected  Action = "refused"       // the API server refuses it: Why is its reason
-	Unchecked Action = "not-checkable" // no dry run is possible yet: Why is the reason
-	Pending   Action = "pending"       // its delete was requested before
+	Rejected  Action = "refused"       // the API server refuses the object: Why has its reason
+	Unchecked Action = "not-checkable" // no dry run is possible yet: Why has the reason
+	Pending   Action = "pending"       // the delete of the object was requested before
 	Left      Action = "left"          // a tombstone of an existing object, in a mode that deletes nothing
-	Kept      Action = "kept"          // it is not to be changed
+	Kept      Action = "kept"          // the object is not to be changed
 	NotThere  Action = "not-there"     // a tombstone of an object that does not exist
 )
 

@@ -40,8 +40,8 @@ const (
 	Recreation        Reason = "Recreation"        // the object does not exist for a while
 	Revival           Reason = "Revival"           // an object that the old release deletes is created
 	NothingThere      Reason = "NothingThere"      // a tombstone of an object that never existed
-	ChangeNotMade     Reason = "ChangeNotMade"     // it is create-only
-	NewStorageVersion Reason = "NewStorageVersion" // stored objects stay as they are until they are next written
+	ChangeNotMade     Reason = "ChangeNotMade"     // the object is create-only
+	NewStorageVersion Reason = "NewStorageVersion" // stored objects are migrated when they are next written
 	NotChecked        Reason = "NotChecked"        // there was no dry run
 )
 
@@ -212,7 +212,7 @@ func (d *DefinitionChange) ifStored(version string) string {
 	return ", in which objects were stored: the API server refuses that as long as its status.storedVersions names it"
 }
 
-// maxListed is how many paths a sentence names.
+// maxListed limits the paths that a sentence names.
 const maxListed = 5
 
 func (d *DefinitionChange) list(fields []Field) string {

@@ -22,9 +22,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Find returns why an API server would refuse to create the objects of manifests; nothing of a manifest that it would
-// take, or whose kind is unknown. The problems are those found while the payload was read. It ends early with the
-// context.
+// Find returns the refusals of an API server that would create the objects of manifests; none for valid manifests and
+// unknown kinds. The problems are those of reading the payload. Find returns early if the context ends.
 func Find(ctx context.Context, manifests []*payload.Manifest,
 	problems []payload.Problem) map[*payload.Manifest][]fields.Refusal {
 	found := make([][]fields.Refusal, len(manifests))
@@ -52,7 +51,8 @@ func Find(ctx context.Context, manifests []*payload.Manifest,
 	return refused
 }
 
-// isImageless reports whether a manifest is of a template with the release's own image, which is not known here.
+// isImageless reports whether a manifest is from a template with the image of the release itself, which is not known
+// yet.
 func isImageless(m *payload.Manifest, problems []payload.Problem) bool {
 	return slices.ContainsFunc(problems, func(p payload.Problem) bool {
 		return p.Cause == payload.Imageless && p.File == m.Path

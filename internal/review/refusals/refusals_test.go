@@ -11,9 +11,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// TestFind has a template with the release's own image, which is not known, a manifest without an image, a valid
-// manifest, and a tombstone.
-func TestFind(t *testing.T) {
+// TestFindRefusals has a template with the release's own image, which is not known, a manifest without an image, a
+// valid manifest, and a tombstone.
+func TestFindRefusals(t *testing.T) {
 	pod := func(name, image string) *fstest.MapFile {
 		return &fstest.MapFile{Data: []byte("{apiVersion: v1, kind: Pod, metadata: {name: " + name +
 			", namespace: shop}, spec: {restartPolicy: Often, containers: [{name: web" + image + "}]}}")}

@@ -100,7 +100,7 @@ func isHarmful(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
 }
 
-// Count is a number of things, in words that fit one and many.
+// Count returns a number of things, in words that fit one and many.
 func Count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -126,7 +126,7 @@ func Shorten(text string, characters int) string {
 	return string(runes[:characters-1]) + "…"
 }
 
-// Few returns the first of some names, and how many more there are.
+// Few returns the first of some names, and the number of the others.
 func Few(names []string, most int) string {
 	text := strings.Join(names[:min(most, len(names))], ", ")
 	if more := len(names) - most; more > 0 {
@@ -143,8 +143,8 @@ func ShellWord(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// RequestError returns why a request failed, without what differs from try to try and without secrets: the port on
-// this side of the connection, and the URL, which may have a password.
+// RequestError returns the error of a request without secrets, and without parts that differ from try to try: the port
+// on this side of the connection, and the URL, which may have a password.
 func RequestError(err error) error {
 	var (
 		timeout net.Error
@@ -180,8 +180,8 @@ func Nearest(text string, names []string, limit int) string {
 	return best
 }
 
-// EditDistance returns how many letters have to be changed, added or left out to make one text
-// of another. It is large, and not exact, where the lengths differ much.
+// EditDistance returns the number of letters to change, add or remove for one text to become
+// the other. The result is large, and not exact, if the lengths differ much.
 func EditDistance(a, b string) int {
 	if gap := len(a) - len(b); gap > 8 || gap < -8 {
 		return 9

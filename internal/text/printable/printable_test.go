@@ -8,7 +8,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-func TestLine(t *testing.T) {
+func TestTextInOneLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                       "",
 		`plain "text" – ünd \n`:  `plain "text" – ünd \n`,
@@ -23,7 +23,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-func TestTruncate(t *testing.T) {
+func TestTruncateText(t *testing.T) {
 	for text, want := range map[string]string{
 		"":             "",
 		"ten bytes.":   "ten bytes.",

@@ -8,7 +8,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
-func TestOf(t *testing.T) {
+func TestReasonOfAnError(t *testing.T) {
 	cause := errors.New("no such file")
 	failure := &reason.Error{Reason: "UpdatePayloadRetrievalFailed", Message: "open the release", Err: cause}
 	wrapped := fmt.Errorf("update to 1.2.3: %w", failure)

@@ -94,7 +94,7 @@ func TestMarkdownOfACluster(t *testing.T) {
 	}
 }
 
-func TestDiff(t *testing.T) {
+func TestDiffOfACluster(t *testing.T) {
 	diff := func(v show.Printer) string {
 		var out strings.Builder
 		if err := v.Diff(&out); err != nil {

@@ -45,7 +45,7 @@ type markdown struct {
 	cutWarnings, cutDetails, cutObjects int
 }
 
-// cut returns the cut parts in words; "" if nothing is cut.
+// cutNote returns the cut parts in words; "" if nothing is cut.
 func (m *markdown) cutNote() string {
 	var parts []string
 	if m.cutWarnings > 0 {
@@ -62,7 +62,7 @@ func (m *markdown) cutNote() string {
 
 func (m *markdown) add(format string, args ...any) { fmt.Fprintf(&m.text, format, args...) }
 
-// fits reports whether there is room for more bytes.
+// hasRoom reports whether there is room for more bytes.
 func (m *markdown) hasRoom(more int) bool { return m.text.Len()+more <= maxMarkdown }
 
 func (v Printer) markdownCounts(m *markdown) {

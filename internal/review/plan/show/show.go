@@ -94,7 +94,7 @@ func sign(action plan.Action) string {
 	}
 }
 
-// counted returns the words for an action, of one object or several.
+// countWords returns the words for an action, of one object or several.
 func countWords(action plan.Action, count int) string {
 	words := countedWords[action]
 	if count == 1 {

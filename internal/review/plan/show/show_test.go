@@ -74,7 +74,7 @@ func change(path string, old, next any) plan.FieldChange {
 	return plan.FieldChange{Difference: fields.Difference{Path: steps, Old: old, New: next}}
 }
 
-func TestValues(t *testing.T) {
+func TestShownValues(t *testing.T) {
 	long := strings.Repeat("x", 60)
 	for name, test := range map[string]struct {
 		old, next any

@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// maxValue is how many characters of a value are shown.
+// maxValueLength limits the shown characters of a value.
 const maxValueLength = 72
 
 // A difference is the change of a field: in a line, or in several.
@@ -140,7 +140,7 @@ func cutAroundDifference(old, next string) (string, string) {
 	return cut(a, same), cut(b, same)
 }
 
-// context is how many equal characters are shown in front of a difference.
+// context counts the equal characters that are shown in front of a difference.
 const context = 20
 
 func cut(text []rune, difference int) string {
@@ -159,7 +159,7 @@ func cut(text []rune, difference int) string {
 	return shown
 }
 
-// maxLines is how many lines of a text are shown.
+// maxLines limits the shown lines of a text.
 const maxLines = 12
 
 // firstLines returns the first lines of a difference, each shortened, and how many more there are.
