@@ -63,10 +63,8 @@ func (s *supplier) provideAll(ctx context.Context) error {
 
 // hasObject reports whether a release of the rehearsal has an object.
 func (s *supplier) hasObject(id kinds.ID) bool {
-	return slices.ContainsFunc([]*payload.Payload{s.old, s.new}, func(release *payload.Payload) bool {
-		return release != nil && slices.ContainsFunc(release.Manifests, func(m *payload.Manifest) bool {
-			return m.ID() == id && !m.IsTombstone()
-		})
+	return slices.ContainsFunc(slices.Concat(manifestsOf(s.old), manifestsOf(s.new)), func(m *payload.Manifest) bool {
+		return m.ID() == id && !m.IsTombstone()
 	})
 }
 
@@ -133,12 +131,10 @@ type missingKind struct {
 // whose name or group resembles a defined one, because it is probably misspelt.
 func (s *supplier) missingKinds(ctx context.Context, release *payload.Payload) []missingKind {
 	defined := map[string][]string{} // by group
-	for _, release := range []*payload.Payload{s.old, s.new} {
-		for _, m := range manifestsOf(release) {
-			if m.ID().GroupKind() == kinds.CustomResourceDefinition {
-				kind := kinds.DefinedBy(m.Object())
-				defined[kind.Group] = append(defined[kind.Group], kind.Kind)
-			}
+	for _, m := range slices.Concat(manifestsOf(s.old), manifestsOf(s.new)) {
+		if m.ID().GroupKind() == kinds.CustomResourceDefinition {
+			kind := kinds.DefinedBy(m.Object())
+			defined[kind.Group] = append(defined[kind.Group], kind.Kind)
 		}
 	}
 	var found []missingKind

@@ -67,10 +67,7 @@ func wantedLabels(releases ...*payload.Payload) map[string]map[string]bool {
 		values[key][value] = true
 	}
 	for _, release := range releases {
-		if release == nil {
-			continue
-		}
-		for _, m := range release.Manifests {
+		for _, m := range manifestsOf(release) {
 			for key, value := range nodeLabelsOf(m) {
 				if len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0 {
 					add(key, value)

@@ -230,7 +230,7 @@ func TestCredentialsAreThoseOfDocker(t *testing.T) {
 }
 
 // answering answers requests for a path with a status, a number of times for each URL or always.
-func answering(status, times int, path string) func(http.Handler) http.Handler {
+func failingServer(status, times int, path string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		var mu sync.Mutex
 		answered := map[string]int{}
@@ -250,7 +250,7 @@ func answering(status, times int, path string) func(http.Handler) http.Handler {
 }
 
 func TestTemporaryFailuresAreRetried(t *testing.T) {
-	target := newRegistry(t, answering(http.StatusServiceUnavailable, 2, "/manifests/"))
+	target := newRegistry(t, failingServer(http.StatusServiceUnavailable, 2, "/manifests/"))
 	checkFiles(t, open(t, target.has(t, "repo:1.0", smallImage(t)), source.Options{}).FS, small)
 }
 
@@ -278,7 +278,7 @@ func TestErrorsOfARegistry(t *testing.T) {
 		"it's broken":              {500, "/v2/", "REF: HOST answers 500 Internal Server Error: try again later"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			target := newRegistry(t, answering(test.status, 0, test.where))
+			target := newRegistry(t, failingServer(test.status, 0, test.where))
 			ref := target.has(t, "repo:1.0", image)
 			checkFailure(t, ref, source.Options{}, strings.ReplaceAll(test.want, "HOST", target.host))
 		})

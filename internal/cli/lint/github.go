@@ -24,10 +24,10 @@ func (r LintReport) github(out io.Writer, all, inFolder bool) error {
 		order := []lint.Severity{lint.Error, lint.Warning, lint.Info}
 		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
 	})
-	for _, fold := range folds(worst, all) {
+	for _, fold := range foldFindings(worst, all) {
 		f := fold.First
 		if len(fold.Others) > 0 {
-			f.Message += " (" + others(fold.Others) + ")"
+			f.Message += " (" + listPlaces(fold.Others) + ")"
 		}
 		text.WriteString(githubCommand(f, shownAt(f, inFolder)) + "\n")
 	}

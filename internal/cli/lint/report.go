@@ -21,8 +21,8 @@ type LintReport struct {
 // lintPaths are the folders of payloads on disk: "" if a payload is not a folder.
 type lintPaths struct{ source, release, previous string }
 
-// of returns the path of a file.
-func (p lintPaths) of(file string, origin lint.Origin) string {
+// pathOf returns the path of a file.
+func (p lintPaths) pathOf(file string, origin lint.Origin) string {
 	folder := p.source
 	switch origin {
 	case lint.InConfig, lint.InBaseline:
@@ -38,7 +38,7 @@ func (p lintPaths) of(file string, origin lint.Origin) string {
 // newLintReport returns the report of a result, with paths on disk.
 func newLintReport(result *lint.Result, paths lintPaths, rehearsal *RehearsalInfo) LintReport {
 	report := LintReport{
-		Result:    result.WithPaths(paths.of),
+		Result:    result.WithPaths(paths.pathOf),
 		Rehearsal: rehearsal,
 		Counts:    map[lint.Severity]int{lint.Error: 0, lint.Warning: 0, lint.Info: 0},
 	}
@@ -54,8 +54,8 @@ func causeOf(f lint.Finding) string {
 		"\n")
 }
 
-// folds returns the findings to print: all findings, or the first of many with the same cause.
-func folds(findings []lint.Finding, all bool) []core.Folded[lint.Finding] {
+// foldFindings returns the findings to print: all findings, or the first of many with the same cause.
+func foldFindings(findings []lint.Finding, all bool) []core.Folded[lint.Finding] {
 	if !all {
 		return core.Fold(findings, causeOf)
 	}
@@ -66,8 +66,8 @@ func folds(findings []lint.Finding, all bool) []core.Folded[lint.Finding] {
 	return each
 }
 
-// others lists the places of findings that are folded into another.
-func others(findings []lint.Finding) string {
+// listPlaces lists the places of findings that are folded into another.
+func listPlaces(findings []lint.Finding) string {
 	var places []string
 	for _, f := range findings {
 		place := f.File
@@ -92,10 +92,10 @@ func (r LintReport) text(out io.Writer, all, showSuppressed bool) error {
 		}
 		text.WriteString("\n")
 	}
-	for _, fold := range folds(r.Findings, all) {
+	for _, fold := range foldFindings(r.Findings, all) {
 		line(fold.First)
 		if len(fold.Others) > 0 {
-			text.WriteString("  " + others(fold.Others) + "\n")
+			text.WriteString("  " + listPlaces(fold.Others) + "\n")
 		}
 	}
 	if showSuppressed {

@@ -48,10 +48,10 @@ func FuzzNearlyRight(f *testing.F) {
 			cr = pick(random, v.objects)
 		}
 		for range wrongInDefinition % 8 {
-			definition, _ = spoiled(random, definition).(map[string]any)
+			definition, _ = spoil(random, definition).(map[string]any)
 		}
 		for range wrongInResource % 8 {
-			cr, _ = spoiled(random, cr).(map[string]any)
+			cr, _ = spoil(random, cr).(map[string]any)
 		}
 		survives(t, definition, cr)
 	})
@@ -64,20 +64,20 @@ func pick(random *rand.Rand, entries []entry) map[string]any {
 // survives checks both, which must neither panic nor change them.
 func survives(t *testing.T, definition, cr map[string]any) {
 	t.Helper()
-	before := [2]any{same(definition), same(cr)}
-	shown(t, crd.CheckDefinition(t.Context(), definition))
-	shown(t, crd.CheckDefinition(t.Context(), cr))
+	before := [2]any{deepCopy(definition), deepCopy(cr)}
+	checkShown(t, crd.CheckDefinition(t.Context(), definition))
+	checkShown(t, crd.CheckDefinition(t.Context(), cr))
 	if d, err := crd.NewDefinition(definition); err == nil {
-		shown(t, d.Check(t.Context(), cr))
-		shown(t, d.CheckUpdate(t.Context(), cr, cr))
+		checkShown(t, d.Check(t.Context(), cr))
+		checkShown(t, d.CheckUpdate(t.Context(), cr, cr))
 	}
 	if !reflect.DeepEqual(before, [2]any{any(definition), any(cr)}) {
 		t.Error("the argument was changed")
 	}
 }
 
-// shown checks that problems have one line, and a path if they are about unknown fields.
-func shown(t *testing.T, problems []crd.Problem) {
+// checkShown checks that problems have one line, and a path if they are about unknown fields.
+func checkShown(t *testing.T, problems []crd.Problem) {
 	t.Helper()
 	for _, p := range problems {
 		if p.Message == "" || strings.Contains(p.Message, "\n") || p.Unknown && len(p.Path) == 0 {
@@ -86,8 +86,8 @@ func shown(t *testing.T, problems []crd.Problem) {
 	}
 }
 
-// same is a copy.
-func same(value any) any {
+// deepCopy returns a copy.
+func deepCopy(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
 		if value == nil {
@@ -95,13 +95,13 @@ func same(value any) any {
 		}
 		fields := map[string]any{}
 		for key, item := range value {
-			fields[key] = same(item)
+			fields[key] = deepCopy(item)
 		}
 		return fields
 	case []any:
 		items := make([]any, len(value))
 		for i, item := range value {
-			items[i] = same(item)
+			items[i] = deepCopy(item)
 		}
 		return items
 	default:
@@ -109,9 +109,9 @@ func same(value any) any {
 	}
 }
 
-// spoiled is a copy with garbage in one place.
-func spoiled(random *rand.Rand, value any) any {
-	value = same(value)
+// spoil returns a copy with garbage in one place.
+func spoil(random *rand.Rand, value any) any {
+	value = deepCopy(value)
 	switch value := value.(type) {
 	case map[string]any:
 		if len(value) == 0 || random.IntN(8) == 0 {
@@ -123,13 +123,13 @@ func spoiled(random *rand.Rand, value any) any {
 		if random.IntN(10) == 0 {
 			delete(value, key)
 		} else {
-			value[key] = spoiled(random, value[key])
+			value[key] = spoil(random, value[key])
 		}
 		return value
 	case []any:
 		if len(value) > 0 && random.IntN(4) > 0 {
 			i := random.IntN(len(value))
-			value[i] = spoiled(random, value[i])
+			value[i] = spoil(random, value[i])
 			return value
 		}
 	}

@@ -123,16 +123,16 @@ func (r *report) sentence(err *field.Error, detail string, p place) string {
 	value := r.value(err)
 	switch err.Type {
 	case field.ErrorTypeRequired:
-		return after("is required", detail)
+		return textAfter("is required", detail)
 	case field.ErrorTypeDuplicate:
-		return after(value+" is there twice", detail)
+		return textAfter(value+" is there twice", detail)
 	case field.ErrorTypeForbidden:
-		return after("is not allowed", detail)
+		return textAfter("is not allowed", detail)
 	case field.ErrorTypeNotSupported:
 		if allowed, ok := strings.CutPrefix(detail, "supported values: "); ok {
 			return value + " is none of " + allowed
 		}
-		return after(value+" is not supported", detail)
+		return textAfter(value+" is not supported", detail)
 	case field.ErrorTypeTooLong, field.ErrorTypeTooMany:
 		return detail // the error has no value, or a meaningless one
 	case field.ErrorTypeTypeInvalid:
@@ -150,7 +150,7 @@ func (r *report) sentence(err *field.Error, detail string, p place) string {
 	}
 }
 
-func after(text, detail string) string {
+func textAfter(text, detail string) string {
 	if detail == "" {
 		return text
 	}

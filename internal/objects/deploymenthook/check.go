@@ -169,8 +169,8 @@ func Check(manifest *unstructured.Unstructured) []HookProblem {
 	return problems
 }
 
-// outside returns a problem outside of the text of an annotation.
-func outside(rule HookRule, path []string, format string, args ...any) HookProblem {
+// outsideProblem returns a problem outside of the text of an annotation.
+func outsideProblem(rule HookRule, path []string, format string, args ...any) HookProblem {
 	return HookProblem{Rule: rule, Path: path, Message: fmt.Sprintf(format, args...)}
 }
 
@@ -181,18 +181,18 @@ func misplaced(manifest map[string]any) []HookProblem {
 		switch {
 		case key == StateAnnotation:
 			problems = append(problems,
-				outside(RuleMisplaced, annotationPath(key),
+				outsideProblem(RuleMisplaced, annotationPath(key),
 					"%s is what Runlevel writes to remember which hooks have run: drop it", key))
 		case isMisspelt(key):
 			problems = append(problems,
-				outside(RuleMisplaced, annotationPath(key), "the annotation %s has no effect: did you mean %s?",
+				outsideProblem(RuleMisplaced, annotationPath(key), "the annotation %s has no effect: did you mean %s?",
 					short(key), Annotation))
 		}
 	}
 	path := []string{"spec", "template", "metadata", "annotations", Annotation}
 	if _, found, _ := unstructured.NestedFieldNoCopy(manifest, path...); found {
 		problems = append(problems,
-			outside(RuleMisplaced, path,
+			outsideProblem(RuleMisplaced, path,
 				"%s has no effect in a pod template: move it to metadata.annotations of the Deployment", Annotation))
 	}
 	return problems
@@ -218,7 +218,7 @@ func wrongKind(object *unstructured.Unstructured) []HookProblem {
 	case name == kinds.Deployment.Kind:
 		name = kind.String()
 	}
-	return []HookProblem{outside(RuleMisplaced, annotationPath(Annotation),
+	return []HookProblem{outsideProblem(RuleMisplaced, annotationPath(Annotation),
 		"only a Deployment of the group apps has hooks, and this is a %s: drop the annotation %s, or move it to a "+
 			"Deployment", name, Annotation)}
 }
@@ -229,11 +229,11 @@ func withoutEffect(deployment map[string]any, hooks *Hooks) []HookProblem {
 	if isPaused, _, _ := unstructured.NestedBool(deployment, "spec", "paused"); isPaused &&
 		(hooks.Mid != nil || hooks.Post != nil) {
 		problems = append(problems,
-			outside(RuleNoEffect, []string{"spec", "paused"},
+			outsideProblem(RuleNoEffect, []string{"spec", "paused"},
 				"spec.paused is true, so that a rollout never completes, and hooks after pre never run: drop it"))
 	}
 	if value, _ := annotations(deployment)[createOnlyAnnotation].(string); strings.EqualFold(value, "true") {
-		problems = append(problems, outside(RuleNoEffect, annotationPath(createOnlyAnnotation),
+		problems = append(problems, outsideProblem(RuleNoEffect, annotationPath(createOnlyAnnotation),
 			"the Deployment is create-only, so that an update never changes it: its hooks run when it is created, "+
 				"and never again"))
 	}

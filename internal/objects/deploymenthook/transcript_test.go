@@ -77,7 +77,7 @@ func (s *scene) end() {
 	fmt.Fprintf(&s.out, "%d replicas of %s%s: %s\n", *s.live.Spec.Replicas,
 		s.live.Spec.Template.Spec.Containers[0].Image, paused, s.describe(s.state()))
 	for _, pod := range s.pods {
-		fmt.Fprintf(&s.out, "pod %s: %s\n", s.readable(pod.Name), pod.Status.Phase)
+		fmt.Fprintf(&s.out, "pod %s: %s\n", s.replaceHashes(pod.Name), pod.Status.Phase)
 	}
 }
 
@@ -86,7 +86,7 @@ func (s *scene) command(line string) {
 	words := strings.Fields(line)
 	switch words[0] {
 	case "given":
-		s.given(words[1], words[2])
+		s.createComplete(words[1], words[2])
 	case "apply":
 		s.applies(words[1:])
 	case "pod":
@@ -104,12 +104,12 @@ func (s *scene) command(line string) {
 	case "wait":
 		s.jump(s.now.Add(s.duration(words[1])))
 	default:
-		s.happens(line)
+		s.changeByOther(line)
 	}
 }
 
-// happens applies a change of another writer.
-func (s *scene) happens(line string) {
+// changeByOther applies a change of another writer.
+func (s *scene) changeByOther(line string) {
 	switch line {
 	case "delete pod":
 		s.delete(s.pods[len(s.pods)-1].Name)
@@ -137,8 +137,8 @@ func (s *scene) happens(line string) {
 	}
 }
 
-// given creates a Deployment whose rollout is complete.
-func (s *scene) given(name, replicas string) {
+// createComplete creates a Deployment whose rollout is complete.
+func (s *scene) createComplete(name, replicas string) {
 	rollout := s.release(name)
 	count := int32(s.number(replicas))
 	s.put(rollout.Desired, false)
@@ -231,7 +231,7 @@ func (s *scene) writeAction(stage deploymenthook.Stage, action deploymenthook.Ho
 		// the template, as it is readable
 		s.names[action.Pod.Labels["runlevel.dev/hook-hash"]] = action.Pod.Spec.Containers[0].Image
 	case action.Do == deploymenthook.Wait:
-		words = fmt.Sprintf("until %s%s", s.since(action.Until), afterColon(words))
+		words = fmt.Sprintf("until %s%s", s.formatTime(action.Until), afterColon(words))
 	case action.Do == deploymenthook.Report:
 		words = fmt.Sprintf("attempt %d, %s: %s", action.Attempt, action.Reason, words)
 	case action.Do == deploymenthook.GiveUp:
@@ -255,15 +255,15 @@ func afterColon(words string) string {
 
 // writeLine writes a line with the time.
 func (s *scene) writeLine(words string) {
-	fmt.Fprintf(&s.out, "%6s  %s\n", s.since(s.now), s.readable(words))
+	fmt.Fprintf(&s.out, "%6s  %s\n", s.formatTime(s.now), s.replaceHashes(words))
 }
 
-func (s *scene) since(timestamp time.Time) string {
+func (s *scene) formatTime(timestamp time.Time) string {
 	return timestamp.Sub(s.began).Round(time.Second).String()
 }
 
-// readable puts the names of templates in the places of hashes.
-func (s *scene) readable(words string) string {
+// replaceHashes puts the names of templates in the places of hashes.
+func (s *scene) replaceHashes(words string) string {
 	for hash, name := range s.names {
 		words = strings.ReplaceAll(words, hash, name)
 	}

@@ -62,7 +62,8 @@ func (f immutableField) refuses(before, after map[string]any, change Difference)
 		return false
 	}
 	for part, value := range f.defaults {
-		if change.Path.isWithin(f.field+"."+part) && reflect.DeepEqual(or(change.Old, value), or(change.New, value)) {
+		if change.Path.isWithin(f.field+"."+part) &&
+			reflect.DeepEqual(valueOr(change.Old, value), valueOr(change.New, value)) {
 			return false
 		}
 	}
@@ -70,16 +71,16 @@ func (f immutableField) refuses(before, after map[string]any, change Difference)
 	if len(change.Path) > len(keys) {
 		return true // a part of the field
 	}
-	previous, current := or(at(change.Old, keys[len(change.Path):]), f.fallback),
-		or(at(change.New, keys[len(change.Path):]), f.fallback)
+	previous, current := valueOr(valueAt(change.Old, keys[len(change.Path):]), f.fallback),
+		valueOr(valueAt(change.New, keys[len(change.Path):]), f.fallback)
 	if f.removable && current == nil {
 		return false
 	}
 	return !reflect.DeepEqual(previous, current)
 }
 
-// at returns the value below some keys.
-func at(value any, keys []string) any {
+// valueAt returns the value below some keys.
+func valueAt(value any, keys []string) any {
 	for _, key := range keys {
 		fields, _ := value.(map[string]any)
 		value = fields[key]
@@ -87,7 +88,7 @@ func at(value any, keys []string) any {
 	return value
 }
 
-func or(value, fallback any) any {
+func valueOr(value, fallback any) any {
 	if value == nil {
 		return fallback
 	}
@@ -99,12 +100,14 @@ func isMarkedImmutable(before, _ map[string]any) bool { return before["immutable
 
 // hasAddress reports whether a Service had a cluster IP: only ExternalName Services
 // have none.
-func hasAddress(before, _ map[string]any) bool { return at(before, typeOfService) != "ExternalName" }
+func hasAddress(before, _ map[string]any) bool {
+	return valueAt(before, typeOfService) != "ExternalName"
+}
 
 // requestsLessStorage reports whether a claim gets smaller.
 func requestsLessStorage(before, after map[string]any) bool {
 	size := func(claim map[string]any) (resource.Quantity, error) {
-		return resource.ParseQuantity(fmt.Sprint(at(claim, []string{"spec", "resources", "requests", "storage"})))
+		return resource.ParseQuantity(fmt.Sprint(valueAt(claim, []string{"spec", "resources", "requests", "storage"})))
 	}
 	previous, wasErr := size(before)
 	current, isErr := size(after)
@@ -113,13 +116,13 @@ func requestsLessStorage(before, after map[string]any) bool {
 
 // staysLoadBalancer reports whether a Service is a LoadBalancer before and after.
 func staysLoadBalancer(before, after map[string]any) bool {
-	return at(before, typeOfService) == "LoadBalancer" && at(after, typeOfService) == "LoadBalancer"
+	return valueAt(before, typeOfService) == "LoadBalancer" && valueAt(after, typeOfService) == "LoadBalancer"
 }
 
 // isNotElastic reports whether the completions of a Job are immutable: those of an
 // Indexed Job may change together with its parallelism.
 func isNotElastic(_, after map[string]any) bool {
-	spec := func(field string) any { return at(after, []string{"spec", field}) }
+	spec := func(field string) any { return valueAt(after, []string{"spec", field}) }
 	return spec("completionMode") != "Indexed" || !reflect.DeepEqual(spec("completions"), spec("parallelism"))
 }
 

@@ -46,9 +46,9 @@ func isEmpty(value any) bool {
 // An editFunc returns the new value of a field, and whether the field remains.
 type editFunc func(value any) (instead any, stays bool)
 
-// at edits the field at a path within a value. It returns the new value, whether it
+// editAt edits the field at a path within a value. It returns the new value, whether it
 // remains, and whether the path was found.
-func (e editFunc) at(value any, path string) (instead any, stays, found bool) {
+func (e editFunc) editAt(value any, path string) (instead any, stays, found bool) {
 	if path == "" {
 		instead, stays = e(value)
 		return instead, stays, true
@@ -79,7 +79,7 @@ func editKey(fields map[string]any, path string, e editFunc) bool {
 		if !exists {
 			continue
 		}
-		instead, stays, found := e.at(inner, path[end:])
+		instead, stays, found := e.editAt(inner, path[end:])
 		switch {
 		case !found:
 			continue
@@ -99,7 +99,7 @@ func editItem(items []any, path string, e editFunc) ([]any, bool) {
 	if index < 0 {
 		return items, false
 	}
-	instead, stays, found := e.at(items[index], rest)
+	instead, stays, found := e.editAt(items[index], rest)
 	if found && !stays {
 		return slices.Delete(slices.Clone(items), index, index+1), true
 	}

@@ -117,7 +117,7 @@ func TestServerGenerationsOfAllKinds(t *testing.T) {
 	for _, s := range specimens(t) {
 		tried[s.kind()] = true
 		t.Run(s.kind().String(), func(t *testing.T) {
-			counts := newProbe(t, server, s).countsAll()
+			counts := newProbe(t, server, s).raisesAlways()
 			if got := kinds.RaisesGeneration(s.kind()); got != counts {
 				t.Errorf("each change raises the generation: %t in the table, want %t", got, counts)
 			}
@@ -213,8 +213,8 @@ func newProbe(t *testing.T, server server, s specimen) *probe {
 	return p
 }
 
-// countsAll reports whether the object was created with a generation that each change raised.
-func (p *probe) countsAll() bool {
+// raisesAlways reports whether the object was created with a generation that each change raised.
+func (p *probe) raisesAlways() bool {
 	if p.last.GetGeneration() == 0 {
 		return false
 	}
@@ -314,7 +314,7 @@ func (p *probe) write(patch map[string]any, part string) error {
 	return err
 }
 
-// shown is a change as people write it.
+// shown returns a change as people write it.
 func shown(patch map[string]any, part string) string {
 	text, _ := json.Marshal(patch)
 	if part != "" {

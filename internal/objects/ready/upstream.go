@@ -94,7 +94,7 @@ func checkClusterOperator(o liveObject, related Related) Verdict {
 		expected = liveObject(related.Manifest.Object).list("status", "versions")
 	}
 	available, degraded := o.condition("Available"), o.condition("Degraded")
-	undone := undoneVersions(expected, o.list("status", "versions"))
+	undone := missingVersions(expected, o.list("status", "versions"))
 	switch {
 	case len(expected) == 0:
 		return failed("its manifest has no status.versions: list the versions that it has to report").because(
@@ -118,8 +118,8 @@ func checkClusterOperator(o liveObject, related Related) Verdict {
 	}
 }
 
-// undoneVersions returns messages about the versions that the ClusterOperator does not report as expected yet.
-func undoneVersions(expected, reported []liveObject) []string {
+// missingVersions returns messages about the versions that the ClusterOperator does not report as expected yet.
+func missingVersions(expected, reported []liveObject) []string {
 	var undone []string
 	for _, want := range expected {
 		name, current := want.text("name"), ""

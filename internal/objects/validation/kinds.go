@@ -56,52 +56,52 @@ type validation func(context.Context, runtime.Object) field.ErrorList
 // validations are those of the kinds that releases have. They are the strategies of the API server where these need
 // nothing else from the server, and otherwise the functions that strategies call.
 var validations = map[schema.GroupKind]validation{
-	kinds.ConfigMap:             of(corevalidation.ValidateConfigMap),
-	kinds.LimitRange:            by(limitrange.Strategy),
-	kinds.Namespace:             of(corevalidation.ValidateNamespace),
-	kinds.PersistentVolume:      of(validateVolume),
-	kinds.PersistentVolumeClaim: of(validateClaim),
-	kinds.Pod:                   of(validatePod),
-	kinds.ReplicationController: of(validateReplicationController),
-	kinds.ResourceQuota:         by(resourcequota.Strategy),
-	kinds.Secret:                of(corevalidation.ValidateSecret),
-	kinds.Service:               of(validateService),
-	kinds.ServiceAccount:        of(corevalidation.ValidateServiceAccount),
+	kinds.ConfigMap:             byFunction(corevalidation.ValidateConfigMap),
+	kinds.LimitRange:            byStrategy(limitrange.Strategy),
+	kinds.Namespace:             byFunction(corevalidation.ValidateNamespace),
+	kinds.PersistentVolume:      byFunction(validateVolume),
+	kinds.PersistentVolumeClaim: byFunction(validateClaim),
+	kinds.Pod:                   byFunction(validatePod),
+	kinds.ReplicationController: byFunction(validateReplicationController),
+	kinds.ResourceQuota:         byStrategy(resourcequota.Strategy),
+	kinds.Secret:                byFunction(corevalidation.ValidateSecret),
+	kinds.Service:               byFunction(validateService),
+	kinds.ServiceAccount:        byFunction(corevalidation.ValidateServiceAccount),
 
-	kinds.DaemonSet:   by(daemonset.Strategy),
-	kinds.Deployment:  by(deployment.Strategy),
-	kinds.ReplicaSet:  of(validateReplicaSet),
-	kinds.StatefulSet: by(statefulset.Strategy),
-	kinds.CronJob:     by(cronjob.Strategy),
-	kinds.Job:         of(validateJob),
+	kinds.DaemonSet:   byStrategy(daemonset.Strategy),
+	kinds.Deployment:  byStrategy(deployment.Strategy),
+	kinds.ReplicaSet:  byFunction(validateReplicaSet),
+	kinds.StatefulSet: byStrategy(statefulset.Strategy),
+	kinds.CronJob:     byStrategy(cronjob.Strategy),
+	kinds.Job:         byFunction(validateJob),
 
-	kinds.HorizontalPodAutoscaler: by(horizontalpodautoscaler.Strategy),
-	kinds.PodDisruptionBudget:     by(poddisruptionbudget.Strategy),
-	kinds.PriorityClass:           by(priorityclass.Strategy),
-	kinds.RuntimeClass:            by(runtimeclass.Strategy),
-	kinds.CSIDriver:               by(csidriver.Strategy),
-	kinds.StorageClass:            by(storageclass.Strategy),
+	kinds.HorizontalPodAutoscaler: byStrategy(horizontalpodautoscaler.Strategy),
+	kinds.PodDisruptionBudget:     byStrategy(poddisruptionbudget.Strategy),
+	kinds.PriorityClass:           byStrategy(priorityclass.Strategy),
+	kinds.RuntimeClass:            byStrategy(runtimeclass.Strategy),
+	kinds.CSIDriver:               byStrategy(csidriver.Strategy),
+	kinds.StorageClass:            byStrategy(storageclass.Strategy),
 
-	kinds.Ingress:       by(ingress.Strategy),
-	kinds.IngressClass:  by(ingressclass.Strategy),
-	kinds.NetworkPolicy: by(networkpolicy.Strategy),
+	kinds.Ingress:       byStrategy(ingress.Strategy),
+	kinds.IngressClass:  byStrategy(ingressclass.Strategy),
+	kinds.NetworkPolicy: byStrategy(networkpolicy.Strategy),
 
-	kinds.ClusterRole:        by(clusterrole.Strategy),
-	kinds.ClusterRoleBinding: by(clusterrolebinding.Strategy),
-	kinds.Role:               by(role.Strategy),
-	kinds.RoleBinding:        by(rolebinding.Strategy),
+	kinds.ClusterRole:        byStrategy(clusterrole.Strategy),
+	kinds.ClusterRoleBinding: byStrategy(clusterrolebinding.Strategy),
+	kinds.Role:               byStrategy(role.Strategy),
+	kinds.RoleBinding:        byStrategy(rolebinding.Strategy),
 }
 
-// by returns the validation of a strategy.
-func by(strategy rest.RESTCreateStrategy) validation {
+// byStrategy returns the validation of a strategy.
+func byStrategy(strategy rest.RESTCreateStrategy) validation {
 	return func(ctx context.Context, object runtime.Object) field.ErrorList {
 		strategy.PrepareForCreate(ctx, object)
 		return strategy.Validate(ctx, object)
 	}
 }
 
-// of returns the validation of a function for one type.
-func of[T runtime.Object](validate func(T) field.ErrorList) validation {
+// byFunction returns the validation of a function for one type.
+func byFunction[T runtime.Object](validate func(T) field.ErrorList) validation {
 	return func(_ context.Context, object runtime.Object) field.ErrorList {
 		typed, isOfType := object.(T)
 		if !isOfType {

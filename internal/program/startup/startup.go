@@ -1,7 +1,7 @@
-// Package startup is the start of the programs that run in a cluster: they read flags from a file, log their values,
-// keep the garbage collector within the limit of their container, serve probes, and wait for the API server.
+// Package startup starts the programs that run in a cluster: it reads flags from a file, logs their values, keeps the
+// garbage collector within the memory limit of the container, serves probes, and waits for the API server.
 //
-// It decides nothing, and reads nothing from the cluster: the controllers of the programs in cmd/.
+// The package reads no objects of the cluster: the controllers of the programs in cmd/ do.
 //
 // Main is the call to start from.
 package startup

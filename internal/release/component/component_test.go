@@ -47,7 +47,7 @@ func list(t *testing.T, b *component.Build, folder string) []string {
 	return found
 }
 
-func into(t *testing.T, release, own map[string]string, names ...string) *component.Build {
+func buildInto(t *testing.T, release, own map[string]string, names ...string) *component.Build {
 	t.Helper()
 	b, err := component.Into(files(release), files(own), component.Options{Names: names})
 	if err != nil {
@@ -122,7 +122,7 @@ func TestFilesAreNumberedAsABuildDoes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := into(t, test.release, test.own, test.names...)
+			b := buildInto(t, test.release, test.own, test.names...)
 			if diff := cmp.Diff(test.want, list(t, b, test.folder)); diff != "" {
 				t.Error(diff)
 			}
@@ -131,7 +131,7 @@ func TestFilesAreNumberedAsABuildDoes(t *testing.T) {
 }
 
 func TestTemplatesStayTemplates(t *testing.T) {
-	b := into(t, map[string]string{
+	b := buildInto(t, map[string]string{
 		"manifests/0000_00_cvo_01.yaml": "", "manifests/0000_00_cvo_02.yaml": "",
 		"release-manifests/0000_50_web_01.yaml": "",
 	}, map[string]string{"0000_00_cvo_01.yaml": ""}, "cvo")
@@ -165,7 +165,7 @@ func TestALinkThatLeadsNowhere(t *testing.T) {
 }
 
 func TestABuildIsAFileSystem(t *testing.T) {
-	b := into(t, map[string]string{
+	b := buildInto(t, map[string]string{
 		"release-manifests/0000_50_web_01.yaml": "old",
 		"release-manifests/0000_50_api_01.yaml": "api",
 		"manifests/0000_00_cvo_01.yaml":         "",
@@ -231,7 +231,7 @@ func TestPlaceholdersOfImagesAndVersions(t *testing.T) {
 		"01.yaml": "image: dev.example/web:latest\nversion: 0.0.1-snapshot\nkubernetes: " +
 			"0.0.1-snapshot-kubernetes\nnot: 10.0.1-snapshots\nmachine: 0.0.1-snapshot-machine-os\n",
 	}
-	b := into(t, release, own, "web")
+	b := buildInto(t, release, own, "web")
 	text, err := fs.ReadFile(b.FS, "release-manifests/0000_50_web_01.yaml")
 	want := "image: registry.example/web@sha256:aaaa\nversion: 1.4.0\nkubernetes: 1.34.1\nnot: " +
 		"10.0.1-snapshots\nmachine: 0.0.1-snapshot-machine-os\n"
@@ -324,7 +324,7 @@ func TestNotesOnABuild(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := into(t, test.release, test.own, test.names...)
+			b := buildInto(t, test.release, test.own, test.names...)
 			read := func(files fs.FS) *payload.Payload {
 				p, _, err := payload.Parse(t.Context(), files, payload.Options{})
 				if err != nil {
@@ -351,7 +351,7 @@ func TestNameOfAFileInItsComponent(t *testing.T) {
 		{map[string]string{"0000_50_web_01.yaml": "", "x.yaml": ""}, "0000_50_web_02.yaml", "02.yaml"},
 		{map[string]string{"manifests/01.yaml": ""}, "0000_50_web_02.yaml", "manifests/02.yaml"},
 	} {
-		b := into(t, release, test.own, "web")
+		b := buildInto(t, release, test.own, "web")
 		if got := b.Home(test.file); got != test.want {
 			t.Errorf("%s is called %s, want %s", test.file, got, test.want)
 		}

@@ -67,7 +67,7 @@ func (b *Build) Notes(before, built *payload.Payload) []string {
 			"is another component's, rename yours, and else write --component %s,%s",
 			file, name, graph.ParseName(file).Component))
 	}
-	if twice := b.elsewhere(before, built); len(twice) > 0 {
+	if twice := b.duplicates(before, built); len(twice) > 0 {
 		instead := "take them out of one of the two"
 		if named := graph.ParseName(twice[0].File()).Component; named != "" {
 			instead = fmt.Sprintf("if those files are the component's under another name, write --component %s,%s",
@@ -80,9 +80,9 @@ func (b *Build) Notes(before, built *payload.Payload) []string {
 	return notes
 }
 
-// elsewhere returns other manifests of the release with objects that the component has,
+// duplicates returns other manifests of the release with objects that the component has,
 // too.
-func (b *Build) elsewhere(before, built *payload.Payload) []*payload.Manifest {
+func (b *Build) duplicates(before, built *payload.Payload) []*payload.Manifest {
 	own := map[kinds.ID]bool{}
 	for _, m := range built.Manifests {
 		if _, isOwn := b.ownFiles[m.Path]; isOwn && !m.IsTombstone() {

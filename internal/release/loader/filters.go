@@ -153,24 +153,24 @@ func (s Selector) Check(releases ...*payload.Payload) error {
 	for _, release := range releases {
 		found := s.find(release)
 		if len(found) > 1 {
-			return errors.New("it fits several objects of the release: " + suggest(written(found)))
+			return errors.New("it fits several objects of the release: " + suggest(formatSelectors(found)))
 		}
 		for _, id := range found {
 			isFound = true
 			if deleted, isDeleted := deletedWith(id, release); isDeleted {
 				return fmt.Errorf("the release deletes %s, and %s with it: leave out %s, too", deleted, id,
-					written([]kinds.ID{deleted})[0])
+					formatSelectors([]kinds.ID{deleted})[0])
 			}
 		}
 	}
 	if isFound {
 		return nil
 	}
-	return errors.New("the release has no such object: " + suggest(written(s.similar(releases))))
+	return errors.New("the release has no such object: " + suggest(formatSelectors(s.similarObjects(releases))))
 }
 
-// similar returns the objects of the releases that have the selector's name, or else its kind.
-func (s Selector) similar(releases []*payload.Payload) []kinds.ID {
+// similarObjects returns the objects of the releases that have the selector's name, or else its kind.
+func (s Selector) similarObjects(releases []*payload.Payload) []kinds.ID {
 	for _, fits := range []func(kinds.ID) bool{
 		func(id kinds.ID) bool { return strings.EqualFold(id.Name, s.ID.Name) },
 		func(id kinds.ID) bool { return strings.EqualFold(id.Kind, s.ID.Kind) },
@@ -201,9 +201,9 @@ func deletedWith(id kinds.ID, release *payload.Payload) (kinds.ID, bool) {
 	return kinds.ID{}, false
 }
 
-// written returns objects as selectors. The core group is written as "KIND." where an object of another
+// formatSelectors returns objects as selectors. The core group is written as "KIND." where an object of another
 // group has the same kind.
-func written(objects []kinds.ID) []string {
+func formatSelectors(objects []kinds.ID) []string {
 	var all []string
 	for _, id := range objects {
 		isShared := slices.ContainsFunc(objects, func(other kinds.ID) bool {

@@ -73,7 +73,7 @@ func ParseOpened(ctx context.Context, release *source.Release,
 	if err != nil {
 		return nil, nil, err
 	}
-	options, taken, err := options.with(own)
+	options, taken, err := options.withSettings(own)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -90,7 +90,7 @@ func ParseOpened(ctx context.Context, release *source.Release,
 // parseAs is ParseOpened for options that have the settings of the release.
 func parseAs(ctx context.Context, release *source.Release,
 	options Options) (*payload.Payload, []payload.Problem, error) {
-	reading, err := options.since(release.Values)
+	reading, err := options.withValues(release.Values)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -137,9 +137,9 @@ func implicitlyEnabled(ctx context.Context, target *payload.Payload,
 // Values returns, as JSON, the options that a later read of the same files needs for the same result.
 func Values(read *payload.Payload) ([]byte, error) { return json.Marshal(read.Options()) }
 
-// since returns the options to read a version that was applied: those with which it was read, replaced by those that
-// are set. Without values it was never applied, and the options count alone.
-func (o Options) since(values []byte) (payload.Options, error) {
+// withValues returns the options for reading an applied version: the values with which it was read, overridden by the
+// options that are set. A release without values was never applied: its options are returned unchanged.
+func (o Options) withValues(values []byte) (payload.Options, error) {
 	set := o.Payload
 	if values == nil {
 		return set, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Settings returns the settings of an open release. An applied version has none: the values with which
-// it was read are kept, and among them are those of its settings.
+// Settings returns the settings of an open release. An applied version has none: its values include those of its
+// settings.
 func Settings(release *source.Release) (settings.FolderSettings, error) {
 	if release.Values != nil || release.Kind == source.File || release.Kind == source.Input {
 		return settings.FolderSettings{}, nil
@@ -21,9 +21,9 @@ func Settings(release *source.Release) (settings.FolderSettings, error) {
 	return settings.Read(release.FS)
 }
 
-// with returns the options with settings in the place of those that are not set, and as the second the options that are
-// taken from the settings alone.
-func (o Options) with(s settings.FolderSettings) (Options, Options, error) {
+// withSettings returns the options with the settings in the place of unset options. The second result has only the
+// options from the settings.
+func (o Options) withSettings(s settings.FolderSettings) (Options, Options, error) {
 	taken := Options{}
 	take := &taken.Payload.Filter
 	set := o.Payload

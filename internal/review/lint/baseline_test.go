@@ -38,7 +38,7 @@ func TestBaselineIsWrittenForReview(t *testing.T) {
 		{Rule: "unreadable", File: "a.yaml", Line: 1, Message: "a tab"},
 		{Rule: "stale-baseline", File: "baseline", In: lint.InBaseline, Message: "of the one before"},
 	}
-	text := written(t, found)
+	text := writeBaseline(t, found)
 	_, got, _ := strings.Cut(text, "# the message is for readers.\n")
 	want := `version: 1
 findings:
@@ -68,10 +68,10 @@ findings:
 		t.Errorf("the baseline differs (-want +got):\n%s", diff)
 	}
 	slices.Reverse(found)
-	if diff := cmp.Diff(text, written(t, found)); diff != "" {
+	if diff := cmp.Diff(text, writeBaseline(t, found)); diff != "" {
 		t.Errorf("another order makes another text:\n%s", diff)
 	}
-	if text := written(t, nil); !strings.HasSuffix(text, "\nversion: 1\nfindings: []\n") {
+	if text := writeBaseline(t, nil); !strings.HasSuffix(text, "\nversion: 1\nfindings: []\n") {
 		t.Errorf("a baseline of nothing is\n%s", text)
 	}
 }
@@ -83,12 +83,12 @@ func TestBaselineAcceptsItsOwnFindings(t *testing.T) {
 		e := pageExamples(t, rule)[0]
 		e.baseline = nil
 		found := e.lint(t)
-		e.baseline = []byte(written(t, found))
+		e.baseline = []byte(writeBaseline(t, found))
 		if remaining := e.lint(t); len(remaining) > 0 {
 			t.Errorf("%s: the baseline\n%s leaves %v", rule.ID, e.baseline, remaining)
 		}
 		half := found[:len(found)/2]
-		e.baseline = []byte(written(t, half))
+		e.baseline = []byte(writeBaseline(t, half))
 		if remaining := e.lint(t); len(remaining) != len(found)-len(half) {
 			t.Errorf("%s: got %d of %d findings with a baseline of %d", rule.ID, len(remaining), len(found), len(half))
 		}
@@ -125,7 +125,7 @@ func TestBaselineSurvivesEdits(t *testing.T) {
 		return result
 	}
 	const none = "version: 1\nfindings: []\n"
-	baseline := written(t, lintIt(none, misspelt("deleted", "deletes")).Findings)
+	baseline := writeBaseline(t, lintIt(none, misspelt("deleted", "deletes")).Findings)
 	edited := append([]byte("# a comment\n\n"), misspelt("Delete", "deletes")...)
 	result := lintIt(baseline, edited)
 	if len(result.Findings) > 0 || len(result.Suppressed) != 2 {
@@ -185,7 +185,7 @@ func TestRefusedBaselines(t *testing.T) {
 
 func entry(text string) string { return "version: 1\nfindings:\n- " + text + "\n" }
 
-func written(t testing.TB, findings []lint.Finding) string {
+func writeBaseline(t testing.TB, findings []lint.Finding) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := lint.WriteBaseline(&out, findings); err != nil {
@@ -243,7 +243,7 @@ func FuzzWriteBaseline(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := written(t, first.Findings)
+		text := writeBaseline(t, first.Findings)
 		if input.Baseline, err = lint.ParseBaseline("baseline", []byte(text)); err != nil {
 			t.Fatalf("%v:\n%s", err, text)
 		}
@@ -255,7 +255,7 @@ func FuzzWriteBaseline(f *testing.F) {
 			t.Errorf("%v are new, and %d of %d known, with\n%s", second.Findings, len(second.Suppressed),
 				len(first.Findings), text)
 		}
-		if again := written(t, second.Suppressed); again != text {
+		if again := writeBaseline(t, second.Suppressed); again != text {
 			t.Errorf("baseline differs after a round trip:\n%s\n%s", text, again)
 		}
 	})

@@ -61,7 +61,10 @@ func BenchmarkLintGrows(b *testing.B) {
 				}
 				return read
 			}
-			input := lint.Input{Payload: read(grown(count, true)), Previous: read(grown(count, false))}
+			input := lint.Input{
+				Payload:  read(manyComponents(count, true)),
+				Previous: read(manyComponents(count, false)),
+			}
 			for b.Loop() {
 				if _, err := lint.Run(b.Context(), input); err != nil {
 					b.Fatal(err)
@@ -72,10 +75,10 @@ func BenchmarkLintGrows(b *testing.B) {
 	}
 }
 
-// grown is a payload of components of ten manifests each: a Namespace, a
+// manyComponents is a payload of components of ten manifests each: a Namespace, a
 // ServiceAccount, a binding, a Deployment, its Service, and ConfigMaps. In the next one
 // a tenth is deleted, a tenth dropped, and a tenth changed.
-func grown(count int, isNext bool) fstest.MapFS {
+func manyComponents(count int, isNext bool) fstest.MapFS {
 	files := fstest.MapFS{}
 	for i := range count {
 		component, part := i/10, i%10

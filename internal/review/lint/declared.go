@@ -51,7 +51,7 @@ func (s *subject) wrongDeclaration(definition *manifest, declared references.Dec
 	case isKnown:
 		return ""
 	case kinds.Scheme().IsGroupRegistered(kind.Group):
-		return "Kubernetes has no kind " + kind.String() + instead(kind, s.config.kubernetes()) +
+		return "Kubernetes has no kind " + kind.String() + replacementHint(kind, s.config.kubernetes()) +
 			": write the kind, then a dot and its group if it has one"
 	case s.definesGroup(kind.Group):
 		return "the payload defines no kind " + kind.Kind + " in " + kind.Group + ": correct it"

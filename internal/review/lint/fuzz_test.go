@@ -15,7 +15,7 @@ import (
 func FuzzPositions(f *testing.F) {
 	for _, rule := range lint.Rules() {
 		for _, e := range pageExamples(f, rule) {
-			f.Add(joined(e.files), joined(e.previous))
+			f.Add(joinFiles(e.files), joinFiles(e.previous))
 		}
 	}
 	f.Fuzz(func(t *testing.T, now, before []byte) {
@@ -52,8 +52,8 @@ func FuzzPositions(f *testing.F) {
 	})
 }
 
-// joined is all files as one.
-func joined(files fstest.MapFS) []byte {
+// joinFiles returns all files as one.
+func joinFiles(files fstest.MapFS) []byte {
 	var texts [][]byte
 	for _, file := range files {
 		texts = append(texts, file.Data)

@@ -98,7 +98,7 @@ func checkUnknownAPI(s *subject, r *reporter) {
 		case len(s.defines[m.groupKind()]) > 0:
 			s.reportUnserved(r, m)
 		case kinds.Scheme().IsGroupRegistered(m.kind.Group) && !s.config.IsAhead():
-			field, hint := "apiVersion", instead(m.groupKind(), s.config.kubernetes())
+			field, hint := "apiVersion", replacementHint(m.groupKind(), s.config.kubernetes())
 			if hint == "" {
 				field, hint = "kind", ": is the kind misspelt, or has Kubernetes dropped it?"
 			}
@@ -139,9 +139,9 @@ func isRemoved(kind schema.GroupVersionKind, kubernetes *version.Version) bool {
 	return since != nil && !kubernetes.LessThan(since)
 }
 
-// instead returns a hint at the versions that Kubernetes has of a kind, or at the groups that have
+// replacementHint returns a hint at the versions that Kubernetes has of a kind, or at the groups that have
 // a kind of that name; "" if there are none.
-func instead(kind schema.GroupKind, kubernetes *version.Version) string {
+func replacementHint(kind schema.GroupKind, kubernetes *version.Version) string {
 	var versions []string
 	for _, version := range kinds.Scheme().VersionsForGroupKind(kind) {
 		if !isRemoved(version.WithKind(kind.Kind), kubernetes) {
@@ -185,9 +185,9 @@ type UncheckedKind struct {
 	Count      int    `json:"count"` // of objects
 }
 
-// unchecked returns the kinds of the payload that Kubernetes does not have, and that no definition of the payload
+// uncheckedKinds returns the kinds of the payload that Kubernetes does not have, and that no definition of the payload
 // describes on the clusters of their objects. Of a component in a release, only its own objects count.
-func (s *subject) unchecked() []UncheckedKind {
+func (s *subject) uncheckedKinds() []UncheckedKind {
 	counts := map[schema.GroupVersionKind]int{}
 	for _, m := range s.normal {
 		if s.change.concerns(m) && !kinds.Scheme().Recognizes(m.kind) && len(s.schemas.validatorsOf(m)) == 0 {

@@ -25,9 +25,9 @@ func checkWaitsForLater(s *subject, r *reporter) {
 				continue
 			}
 			through := ""
-			later, cluster := s.laterThan(m, reference)
+			later, cluster := s.findLater(m, reference)
 			if later == nil {
-				later, cluster = s.laterThanClaim(m, reference)
+				later, cluster = s.findLaterThanClaim(m, reference)
 				through = reference.To.String() + ", which needs "
 			}
 			if later != nil && !slices.Contains(seen, later) {
@@ -50,9 +50,9 @@ func (m *manifest) needsItsPods() bool {
 	return hasPods && ready.Awaits(m.Object(), ready.Full) && !hasExpression && !(isSet && replicas == 0)
 }
 
-// laterThan returns a manifest of the referenced object if all manifests of the object come later than m, on a cluster
+// findLater returns a manifest of the referenced object if all manifests of the object come later than m, on a cluster
 // where an update creates the object; nil otherwise.
-func (s *subject) laterThan(m *manifest, reference references.Reference) (*manifest, payload.Filter) {
+func (s *subject) findLater(m *manifest, reference references.Reference) (*manifest, payload.Filter) {
 	id := reference.To
 	if s.isCreatedByController(id) || references.IsBuiltIn(id) || s.isKnownObject(id) {
 		return nil, payload.Filter{}
@@ -102,15 +102,15 @@ func (s *subject) isAwaitedBefore(m, other *manifest) bool {
 	return isAwaited || nodes[m.task] != nodes[other.task] || hooks.Of(deploymenthook.Post) != nil
 }
 
-// laterThanClaim returns such a manifest of an object that a referenced claim needs: pods wait until the claim is
+// findLaterThanClaim returns such a manifest of an object that a referenced claim needs: pods wait until the claim is
 // bound.
-func (s *subject) laterThanClaim(m *manifest, reference references.Reference) (*manifest, payload.Filter) {
+func (s *subject) findLaterThanClaim(m *manifest, reference references.Reference) (*manifest, payload.Filter) {
 	for _, claim := range s.byID[reference.To] {
 		for _, need := range claim.references {
 			if need.Consequence != references.PodsWait || !s.shareCluster(m, claim) {
 				continue
 			}
-			if later, cluster := s.laterThan(m, need); later != nil {
+			if later, cluster := s.findLater(m, need); later != nil {
 				return later, cluster
 			}
 		}

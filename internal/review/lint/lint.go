@@ -214,7 +214,7 @@ func run(ctx context.Context, input Input) (*Result, error) {
 	}
 	locate(found)
 	s.locateNear(found)
-	result.Unchecked = s.unchecked()
+	result.Unchecked = s.uncheckedKinds()
 	result.add(newIgnores(s, result.Ran), found)
 	result.Findings = withoutRepeats(result.Findings)
 	return result, nil

@@ -13,10 +13,10 @@ type Place struct {
 	In   Origin `json:"in,omitempty"`
 }
 
-// near returns where in the payload the manifest of an object belongs that only the previous payload has: into the file
-// of the same name, else into one of the same level and component, or of the component; else into the file before it.
-// Code hosts show a finding only in a file of the change, which those of the previous payload are not.
-func (s *subject) near(m *manifest) *Place {
+// nearPlace returns the place in the payload for the manifest of an object that only the previous payload has: into the
+// file of the same name, else into one of the same level and component, or of the component; else into the file before
+// it. Code hosts show a finding only in a file of the change, which those of the previous payload are not.
+func (s *subject) nearPlace(m *manifest) *Place {
 	name := path.Base(m.Path)
 	before := graph.ParseName(name)
 	likeness := func(file string) int {
@@ -48,7 +48,7 @@ func (s *subject) near(m *manifest) *Place {
 func (s *subject) locateNear(findings []Finding) {
 	for i := range findings {
 		if f := &findings[i]; f.In == InPrevious && f.Near == nil {
-			f.Near = s.near(f.manifest)
+			f.Near = s.nearPlace(f.manifest)
 		}
 	}
 }

@@ -28,9 +28,9 @@ var ineffectiveTexts = sync.OnceValue(func() map[string]string {
 })
 
 // repeatedHookText is the message about a hook that the other tool runs in each update, and Runlevel at its place.
-const repeatedHookText = "it runs here at its place, once for each change of its manifest, in installs and updates alike; " +
-	"%s: change the manifest where it has to run again, and put what belongs to the rollout of a Deployment into a " +
-	"lifecycle hook of it (docs/hooks.md)"
+const repeatedHookText = "it runs here at its place, once for each change of its manifest, in installs and updates " +
+	"alike; %s: change the manifest where it has to run again, and put what belongs to the rollout of a Deployment " +
+	"into a lifecycle hook of it (docs/hooks.md)"
 
 // hooksOf has the times at which other tools run hooks, by their annotations.
 var hooksOf = map[string]string{

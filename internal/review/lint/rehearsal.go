@@ -99,7 +99,7 @@ func (s *subject) reportObservations(id string, r *reporter) {
 		if observation.Rule != id {
 			continue
 		}
-		m := s.observedBy(observation)
+		m := s.observedManifest(observation)
 		if s.config.Known.has(observation.Made) {
 			continue
 		}
@@ -146,8 +146,8 @@ func (k Known) has(made *kinds.ID) bool {
 	return isNamespace || made != nil && slices.Contains(k.Objects, made.String())
 }
 
-// observedBy returns the manifest of an observation; nil if it has none.
-func (s *subject) observedBy(observation Observation) *manifest {
+// observedManifest returns the manifest of an observation; nil if it has none.
+func (s *subject) observedManifest(observation Observation) *manifest {
 	i := s.index
 	if observation.In == InPrevious {
 		i = s.previous

@@ -1,8 +1,8 @@
-// Package mistakes has mistakes that people make in manifests, for tests of what finds them before an API server or a
-// user does. Each is an edit of the release in shop/. mistakes.yaml has the table, and server.txt the answers of a real
-// API server, which a test compares.
+// Package mistakes has mistakes that people make in manifests, for tests of the checks that find them before an API
+// server does. Each mistake is an edit of the release in shop/. mistakes.yaml has the table, and server.txt the answers
+// of a real API server, which a test compares.
 //
-// The programs do not have it: only tests import it.
+// Only tests import the package.
 //
 // All is the call to start from.
 package mistakes

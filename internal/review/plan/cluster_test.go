@@ -28,8 +28,8 @@ const clusterRelease = `
 {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: hats.example.com}}
 `
 
-// seen returns the preview of the object of a kind, which a test may change.
-func seen(t *testing.T, release *payload.Payload, kind string, action plan.Action,
+// previewOf returns the preview of the object of a kind, which a test may change.
+func previewOf(t *testing.T, release *payload.Payload, kind string, action plan.Action,
 	more func(*plan.ObjectPreview)) plan.ObjectPreview {
 	t.Helper()
 	for _, m := range release.Manifests {
@@ -77,27 +77,27 @@ func TestFieldsOfACluster(t *testing.T) {
 		want []string
 	}{
 		"nobody's": {
-			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
+			previewOf(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
 				s.Live, s.Planned = object(t, live), object(t, would)
 			}),
 			[]string{"data.colour", "data.size"},
 		},
 		"who loses": {
-			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
+			previewOf(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
 				s.Live, s.Planned, s.Losing = object(t, live), object(t, would), []string{"bob"}
 				s.Owners = owners(map[string][]string{"data.colour": {"ann", "bob"}, "data.size": {"ann"}})
 			}),
 			[]string{"data.colour of ann, bob, lost by bob", "data.size of ann"},
 		},
 		"who is adopted from": {
-			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
+			previewOf(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
 				s.Live, s.Planned, s.Adopted = object(t, live), object(t, would), []string{"helm"}
 				s.Owners = owners(map[string][]string{"data.size": {"helm"}})
 			}),
 			[]string{"data.colour", "data.size of helm, lost by helm"},
 		},
 		"from the manifest": {
-			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
+			previewOf(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
 				s.Live, s.Planned, s.FromManifest = object(t, live), object(t, would), true
 			}),
 			[]string{"data.colour"},
@@ -129,7 +129,7 @@ func TestOnlyWhoseItIsChanges(t *testing.T) {
 	const live = `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop, managedFields: [{manager: a}]}, data: {colour: blue}}`
 	for adopted, want := range map[string]string{"": "all fields stay as they are, and only become the release's",
 		"helm": ""} {
-		objectPreview := seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
+		objectPreview := previewOf(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
 			s.Live, s.Planned = object(t, live), object(t, live)
 			s.Adopted = strings.Fields(adopted)
 		})
@@ -148,17 +148,19 @@ func TestPlanOfACluster(t *testing.T) {
 	preview := plan.ClusterPreview{
 		Mode: "update",
 		Objects: []plan.ObjectPreview{
-			seen(t, release, "Hat", plan.Created, func(s *plan.ObjectPreview) {
+			previewOf(t, release, "Hat", plan.Created, func(s *plan.ObjectPreview) {
 				s.Why, s.Unchecked, s.FromManifest, s.Planned = "it is new", "it is new", true,
 					object(t, `{kind: Hat, metadata: {name: hat, uid: x}}`)
 			}),
-			seen(t, release, "ConfigMap", plan.Rejected, func(s *plan.ObjectPreview) { s.Why = "a policy denies it" }),
-			seen(t, release, "Secret", plan.Created, func(s *plan.ObjectPreview) {
+			previewOf(t, release, "ConfigMap", plan.Rejected, func(s *plan.ObjectPreview) {
+				s.Why = "a policy denies it"
+			}),
+			previewOf(t, release, "Secret", plan.Created, func(s *plan.ObjectPreview) {
 				s.Planned = object(t,
 					`{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {password: cGw0bnRlZA==}}`)
 			}),
-			seen(t, release, "Namespace", plan.Deleted, func(s *plan.ObjectPreview) { s.AlsoDeletes = &counts }),
-			seen(t, release, "CustomResourceDefinition", plan.Changed, func(s *plan.ObjectPreview) {
+			previewOf(t, release, "Namespace", plan.Deleted, func(s *plan.ObjectPreview) { s.AlsoDeletes = &counts }),
+			previewOf(t, release, "CustomResourceDefinition", plan.Changed, func(s *plan.ObjectPreview) {
 				s.Live = object(t,
 					`{spec: {versions: [{name: v1, served: true, storage: true}, {name: v1beta1, served: true}]}}`)
 				s.Planned = object(t, `{spec: {versions: [{name: v1, served: true, storage: true}]}}`)
@@ -238,7 +240,7 @@ func TestKubectlsCopyIsNotAWarning(t *testing.T) {
 			"metadata.annotations.a (kubectl)"},
 	} {
 		p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{Objects: []plan.ObjectPreview{
-			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
+			previewOf(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
 				s.Live, s.Planned, s.Adopted = object(t, c.live), object(t, c.would), []string{"kubectl"}
 				s.Owners = func(fields.Path) []string { return []string{"kubectl"} }
 			}),
@@ -265,9 +267,9 @@ func TestObjectsDeletedWithADefinitionContradict(t *testing.T) {
 	counts := kinds.NewObjectCounts([]kinds.Count{{Group: "example.com", Kind: "Hat", Resource: "hats", Objects: 1},
 		{Kind: "Pod", Resource: "pods", Objects: 1}})
 	p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{Objects: []plan.ObjectPreview{
-		seen(t, release, "CustomResourceDefinition", plan.Deleted, func(s *plan.ObjectPreview) {
+		previewOf(t, release, "CustomResourceDefinition", plan.Deleted, func(s *plan.ObjectPreview) {
 			s.AlsoDeletes = &counts
-		}), seen(t, release, "Hat", plan.Unchanged, nil),
+		}), previewOf(t, release, "Hat", plan.Unchanged, nil),
 	}})
 	if got := print(p); !strings.Contains(got,
 		"\nContradiction: Hat shop/hat: the same release deletes CustomResourceDefinition hats.example.com, and with "+
@@ -284,8 +286,8 @@ func TestDifferencesToACluster(t *testing.T) {
 		plan.Unchanged: false, plan.Kept: false, plan.Pending: false, plan.Left: false, plan.NotThere: false,
 	} {
 		p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{
-			Objects: []plan.ObjectPreview{seen(t, release, "ConfigMap", action, nil),
-				seen(t, release, "Hat", plan.Unchanged, nil)},
+			Objects: []plan.ObjectPreview{previewOf(t, release, "ConfigMap", action, nil),
+				previewOf(t, release, "Hat", plan.Unchanged, nil)},
 			Orphans: []plan.LeftoverObject{{ID: kinds.ID{Kind: "ConfigMap", Name: "left"}}},
 		})
 		less := p.WithoutUnchanged()

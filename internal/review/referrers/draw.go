@@ -74,7 +74,7 @@ func (p Report) arcs() (objects []kinds.ID, arcs []arc) {
 	return slices.Compact(objects), slices.Compact(arcs)
 }
 
-// marked returns the objects that are missing or deleted, which pictures mark.
+// absentObjects returns the missing and deleted objects, which pictures mark.
 func (p Report) absentObjects() map[kinds.ID]bool {
 	absent := map[kinds.ID]bool{}
 	for _, r := range p.References {

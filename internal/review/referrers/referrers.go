@@ -1,7 +1,7 @@
-// Package referrers reports who refers to whom in a release: which objects name which others in their fields, which
-// objects controllers make, and which are neither in the release nor made.
+// Package referrers reports the references between the objects of a release, the objects that controllers create, and
+// the referenced objects that nobody creates.
 //
-// It draws objects and their references, not the order in which they are applied, which package graph does.
+// The package draws references. Package graph draws the order in which objects are applied.
 //
 // Of is the call to start from; a Report can be printed as text, DOT or Mermaid, and is a value for JSON.
 package referrers
@@ -21,10 +21,10 @@ type Presence string
 // The presences of an object.
 const (
 	InRelease Presence = "inRelease"
-	Made      Presence = "made"    // a controller creates it because of an object of the release
-	BuiltIn   Presence = "builtIn" // every cluster has it
-	Deleted   Presence = "deleted" // by the release
-	Missing   Presence = "missing" // others must create it
+	Made      Presence = "made"    // a controller creates the object for one of the release
+	BuiltIn   Presence = "builtIn" // every cluster has the object
+	Deleted   Presence = "deleted" // the release deletes the object
+	Missing   Presence = "missing" // others must create the object
 )
 
 // A Referral is a field of a manifest that names another object.
@@ -35,18 +35,18 @@ type Referral struct {
 	Field      string    `json:"field"`
 	To         kinds.ID  `json:"to"`
 	Presence   Presence  `json:"presence"`
-	CreatedFor *kinds.ID `json:"createdFor,omitempty"` // the object because of which a controller creates it
-	// NotNeeded is true if the object does without the other: a binding gives an account its rights.
+	CreatedFor *kinds.ID `json:"createdFor,omitempty"` // the object for which a controller creates To
+	// NotNeeded is true if By works without To: a binding, for example, works without one of its accounts.
 	NotNeeded bool `json:"notNeeded,omitempty"`
 }
 
-// A Making is an object that a controller makes of an object of the release.
+// A Making is an object that a controller creates for an object of the release.
 type Making struct {
 	Object     kinds.ID `json:"object"`
 	CreatedFor kinds.ID `json:"createdFor"`
 }
 
-// A Report is who refers to whom in a release.
+// A Report has the references in a release.
 type Report struct {
 	Name       string     `json:"name,omitempty"`
 	Version    string     `json:"version,omitempty"`

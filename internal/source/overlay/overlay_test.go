@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/source/overlay"
 )
 
-func under() fstest.MapFS {
+func lowerFiles() fstest.MapFS {
 	return fstest.MapFS{
 		"kept":          {Data: []byte("kept")},
 		"mended":        {Data: []byte("before")},
@@ -24,7 +24,7 @@ func under() fstest.MapFS {
 
 // changed has a file of each fate in two folders.
 func changed() *overlay.FS {
-	o := overlay.On(under())
+	o := overlay.On(lowerFiles())
 	for _, folder := range []string{"", "m/"} {
 		o.Put(folder+"mended", []byte("after"))
 		o.Put(folder+"added", []byte("added"))
@@ -95,7 +95,7 @@ func TestEveryWayToReadReturnsTheSame(t *testing.T) {
 
 // TestARecreatedFile creates a file with the name of a removed file.
 func TestARecreatedFile(t *testing.T) {
-	o := overlay.On(under())
+	o := overlay.On(lowerFiles())
 	o.Remove("removed")
 	o.Put("removed", []byte("back"))
 	if text, err := fs.ReadFile(o, "removed"); err != nil || string(text) != "back" {

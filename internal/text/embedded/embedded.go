@@ -1,8 +1,8 @@
 // Package embedded reads the manifests that are compiled into a program. Those of the operator are in install, those of
 // the machine controller in manifests.
 //
-// It is not a loader of releases: it filters nothing, and takes the files as they are. That all can be read, tests of
-// the packages that have the files make sure, so that it returns no errors.
+// The package does not load releases: it filters nothing, and returns all objects unchanged. It returns no errors,
+// because tests of the packages with the files check that all files can be read.
 //
 // Objects is the call to start from.
 package embedded

@@ -1,8 +1,8 @@
-// Package printable makes text from outside fit to be shown: names out of
-// manifests and archives, answers of servers. It may hold line breaks, which would
-// look like output of our own, and escape sequences, which do things to terminals.
+// Package printable escapes text from outside before it is printed: names from manifests and archives, and responses of
+// servers. Such a text may have line breaks, which would look like our own output, and escape sequences, which control
+// terminals.
 //
-// It masks no secrets and quotes nothing: harmless text stays unchanged.
+// The package masks no secrets and quotes nothing: harmless text stays unchanged.
 //
 // Line is the call to start from; JSON is for texts that machines read, too. Truncate and Shorten make a text shorter,
 // RequestError makes the errors of requests comparable, and Count puts numbers into words.

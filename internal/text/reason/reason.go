@@ -68,8 +68,8 @@ func EffectOf(err error) Effect {
 	return ""
 }
 
-// ErrInterrupted is the cause of a context that a user has ended, by a signal for example, and the error of what that
-// has ended. It is a context.Canceled.
+// ErrInterrupted is the cause of a context that a user has canceled, by a signal for example, and the error of a
+// function that this interrupts. It wraps context.Canceled.
 var ErrInterrupted error = interrupted{}
 
 type interrupted struct{}

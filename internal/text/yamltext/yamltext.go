@@ -1,7 +1,7 @@
-// Package yamltext has what reading YAML with positions needs: one document as nodes, the lines of its fields, errors
-// with their line that do not quote the text, keys that are repeated.
+// Package yamltext reads YAML with positions: it parses one document as nodes, finds the lines of fields and repeated
+// keys, and returns errors with a line that do not quote the text.
 //
-// It makes no values of nodes: the packages that read manifests, hooks and configurations do, each by its own rules.
+// The package decodes no values: the packages that read manifests, hooks and configurations do, each by its own rules.
 //
 // Parse is the call to start from; ParseFile is the one for a file that has one document.
 package yamltext

@@ -114,7 +114,9 @@ func TestServerVerdictsOfARollout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client := client(t, test.resource, cluster.Namespace(t))
-			messages := awaitVerdict(t, client, "web", is(ready.Ready), func() { create(t, client, test.object) })
+			messages := awaitVerdict(t, client, "web", withState(ready.Ready), func() {
+				create(t, client, test.object)
+			})
 			if !slices.ContainsFunc(messages, func(message string) bool {
 				return strings.Contains(message, test.message)
 			}) {
@@ -131,7 +133,7 @@ func TestServerVerdictsOfARollout(t *testing.T) {
 			if verdict := ready.Check(changed, ready.Full, ready.Related{}); verdict.State != ready.Waiting {
 				t.Errorf("just after the change: got verdict %+v, want the state %s", verdict, ready.Waiting)
 			}
-			awaitVerdict(t, client, "web", is(ready.Ready), nil)
+			awaitVerdict(t, client, "web", withState(ready.Ready), nil)
 		})
 	}
 }
@@ -235,7 +237,8 @@ func TestServerPodProblems(t *testing.T) {
 
 func TestServerVerdictsOfAPIExtensions(t *testing.T) {
 	namespace := cluster.Namespace(t)
-	if messages := awaitVerdict(t, client(t, namespaces, ""), namespace, is(ready.Ready), nil); len(messages) > 1 {
+	if messages := awaitVerdict(t, client(t, namespaces, ""), namespace, withState(ready.Ready),
+		nil); len(messages) > 1 {
 		t.Errorf("a new Namespace: got the messages %q, want none", messages)
 	}
 
@@ -247,7 +250,7 @@ func TestServerVerdictsOfAPIExtensions(t *testing.T) {
 	if verdict := ready.Check(made, ready.Upstream, ready.Related{}); verdict.State != ready.Waiting {
 		t.Errorf("a definition that was just created: got %+v, want the state %s", verdict, ready.Waiting)
 	}
-	awaitVerdict(t, ofDefinitions, "verdicts.ready.example.com", is(ready.Ready), nil)
+	awaitVerdict(t, ofDefinitions, "verdicts.ready.example.com", withState(ready.Ready), nil)
 	create(t, ofDefinitions,
 		`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: others.ready.example.com},
 		spec: {group: ready.example.com, scope: Cluster, names: {plural: others, kind: Verdict},
@@ -256,7 +259,7 @@ func TestServerVerdictsOfAPIExtensions(t *testing.T) {
 		withMessage(ready.Waiting, `its names are not accepted: "VerdictList" is already in use`), nil)
 
 	ofAPIServices := client(t, apiServices, "")
-	awaitVerdict(t, ofAPIServices, "v1.apps", is(ready.Ready), nil)
+	awaitVerdict(t, ofAPIServices, "v1.apps", withState(ready.Ready), nil)
 	create(t, ofAPIServices,
 		`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.aggregated.ready.example.com},
 		spec: {group: aggregated.ready.example.com, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, insecureSkipTLSVerify: true,
@@ -271,7 +274,7 @@ func TestServerVerdictsOfAPIExtensions(t *testing.T) {
 		[]byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitVerdict(t, ofAPIServices, "v1.aggregated.ready.example.com", is(ready.Ready), nil)
+	awaitVerdict(t, ofAPIServices, "v1.aggregated.ready.example.com", withState(ready.Ready), nil)
 }
 
 func client(t *testing.T, resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
@@ -306,7 +309,7 @@ func create(t *testing.T, client dynamic.ResourceInterface, parts string) *unstr
 	return made
 }
 
-func is(state ready.State) func(ready.Verdict) bool {
+func withState(state ready.State) func(ready.Verdict) bool {
 	return func(v ready.Verdict) bool { return v.State == state }
 }
 
