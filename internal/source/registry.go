@@ -127,7 +127,7 @@ func connections(insecure bool) (*http.Transport, error) {
 	return transport, nil
 }
 
-// onlyTLS refuses plain http, to which the library falls back for registries on this
+// A tlsOnlyTransport refuses plain http, to which the library falls back for registries on this
 // machine or in a private network.
 type tlsOnlyTransport struct{ next attemptMarker }
 

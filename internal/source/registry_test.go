@@ -229,7 +229,7 @@ func TestCredentialsAreThoseOfDocker(t *testing.T) {
 	checkFiles(t, open(t, ref, source.Options{}).FS, small)
 }
 
-// answering answers requests for a path with a status, a number of times for each URL or always.
+// failingServer responds to requests for a path with a status, a number of times for each URL or always.
 func failingServer(status, times int, path string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		var mu sync.Mutex
