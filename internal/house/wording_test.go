@@ -25,6 +25,10 @@ var wordings = []wording{
 	{regexp.MustCompile(`(?i)\bwhat (?:is|was|has|the|a|it)\b`), "the noun itself", 100, 60},
 	{regexp.MustCompile(`(?i)\bis no [a-z]`), `"is not a"`, 20, 10},
 	{regexp.MustCompile(`(?i)\bof (?:it|them)\b`), `the noun, or "its"`, 60, 25},
+	{
+		regexp.MustCompile(`// \w+ is (?:how|what|whether|why|when|who|where) `),
+		"a verb: X returns, limits, counts or reports", 60, 0,
+	},
 	{regexp.MustCompile(`(?i)\bgone\b`), "deleted, removed, or does not exist", 60, 25},
 	{regexp.MustCompile(`(?i)\b(?:tells?|told|says?|said|saying)\b`), "report, print, log, or name the message", 100,
 		35},

@@ -1,6 +1,6 @@
 // Package validation checks objects of Kubernetes' own kinds as an API server does before it creates them, with the API
-// server's own code. It reads no cluster: what depends on other objects, on admission plugins, and on the allocation
-// of addresses and ports is not found.
+// server's own code. The package reads no cluster, so it finds no problems that depend on other objects, on admission
+// plugins, or on the allocation of addresses and ports.
 //
 // Check is the call to start from. kinds.go has the validation of each kind.
 package validation

@@ -1,8 +1,8 @@
-// Package clusteroperator reports the state of a controller in the status of its ClusterOperator: whether it is
-// available, its version, what an administrator has to fix, and whether a minor update is allowed. It finds out which
-// rights the controller lacks from the requests that the API server refuses.
+// Package clusteroperator reports the state of a controller in the status of its ClusterOperator: its availability, its
+// version, problems that an administrator has to fix, and whether a minor update is allowed. It reports missing rights
+// of the controller, which it reads from refusals of the API server.
 //
-// It does not know the work of the controller: Options.Status returns its state.
+// Options.Status returns the state of the controller.
 //
 // NewReporter is the call to start from.
 package clusteroperator

@@ -2,8 +2,8 @@
 // prevents a replica that has lost the Lease from writing: the election alone notices too late that another replica
 // took over while the process was asleep. It serves probes and metrics in all replicas, and reports a ClusterOperator.
 //
-// It is for programs of controller-runtime, and knows no controllers: a Program adds them. The lock of a release, which
-// outlives its process, is package lock's.
+// The package is for programs of controller-runtime. A Program adds its controllers. The lock of a release, which
+// outlives its process, is in package lock.
 //
 // Program.Run is the call to start from.
 package leader

@@ -1,9 +1,9 @@
-// Package settings reads runlevel.yaml, the file beside the manifests of a release that has its name, its version, and
-// the values of the flags with which it is read if the command line has none.
+// Package settings reads runlevel.yaml, a file beside the manifests of a release. The file has the name and the version
+// of the release, and values for flags that the command line does not set.
 //
-// It reads no manifests, and decides nothing: package loader puts the values in the place of flags that are not set.
-// The file may come from a stranger's archive, so it has nothing by which a check could be skipped, another cluster be
-// chosen, or the fields of another manager be taken over.
+// The package reads no manifests, and decides nothing: package loader puts the values in the place of unset flags. The
+// file may come from an untrusted archive, so no setting skips a check, selects a cluster, or overwrites fields of
+// other managers.
 //
 // Read is the call to start from.
 package settings
