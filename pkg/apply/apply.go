@@ -11,8 +11,8 @@
 // waits in walk_waits.go. Package await tracks readiness.
 //
 // A runScope, in scope.go, has what these parts share, and returns the state of the run (state.go). The results of
-// steps are in results.go and report.go; events.go, components.go and reporter.go report progress, and why.go explains
-// waits. record_run.go writes the state to the record, and reads it from there.
+// steps are in results.go and report.go; events.go, components.go and reporter.go report progress, and explain.go
+// explains waits. record_run.go writes the state to the record, and reads it from there.
 //
 // Preview returns what Run would do: see preview.go.
 //

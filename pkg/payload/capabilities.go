@@ -43,8 +43,7 @@ func ParseCapabilities(list string) (*configv1.ClusterVersionCapabilitiesStatus,
 	return status, nil
 }
 
-// looksLikeBaseline matches a mistyped baseline, which is not taken for a capability:
-// that would disable all others.
+// looksLikeBaseline matches a mistyped baseline. It is not taken for a capability, since that would disable all others.
 var looksLikeBaseline = regexp.MustCompile(`(?i)^(none|vcurrent|v\d+(\.\d+)*)$`)
 
 // KnownCapabilities returns the capabilities of OpenShift.

@@ -18,7 +18,7 @@ func (f Filter) CommonCluster(a, b *Manifest) (Filter, bool) {
 	return f.findCluster([]*Manifest{a, b}, nil, append(a.gates(isRequiredGate), b.gates(isRequiredGate)...))
 }
 
-// ClusterWithout returns a filter of a cluster on which a manifest is applied, and none of some others is.
+// ClusterWithout returns a filter of a cluster on which a manifest is applied, and none of the others.
 func (f Filter) ClusterWithout(m *Manifest, others []*Manifest) (Filter, bool) {
 	fewest := m.gates(isRequiredGate)
 	if m.namesGates() || slices.ContainsFunc(others, (*Manifest).namesGates) {
@@ -34,8 +34,8 @@ func (f Filter) ClusterWithout(m *Manifest, others []*Manifest) (Filter, bool) {
 	return f.findCluster([]*Manifest{m}, others, most)
 }
 
-// findCluster finds a cluster with some feature gates enabled on which all of some manifests are applied, and none of
-// some others is.
+// findCluster finds a cluster with some feature gates enabled on which some manifests are applied, and none of the
+// others.
 func (f Filter) findCluster(must, others []*Manifest, gates []string) (Filter, bool) {
 	manifests, out := subjects(must), subjects(others)
 	for cluster := range f.clusters(must, others, gates) {
@@ -94,7 +94,7 @@ func (f Filter) clusters(must, others []*Manifest, gates []string) iter.Seq[Filt
 	}
 }
 
-// accepting returns those values of one filter that include all of some manifests.
+// accepting returns the values of one filter that include all manifests.
 func accepting[T any](manifests []*Manifest, values []T, filter func(T) Filter) []T {
 	subjects := subjects(manifests)
 	return slices.DeleteFunc(slices.Clone(values), func(value T) bool {
@@ -161,7 +161,7 @@ func (m *Manifest) namesGates() bool { return m.annotations()[FeatureGateAnnotat
 func isExcludedGate(gate string) bool { return strings.HasPrefix(gate, "-") }
 func isRequiredGate(gate string) bool { return !isExcludedGate(gate) }
 
-// numbers returns the major versions of a list, wanted or not.
+// numbers returns the major versions of a list, required or excluded.
 func numbers(versions []string) []uint64 {
 	var found []uint64
 	for _, version := range versions {
@@ -172,8 +172,7 @@ func numbers(versions []string) []uint64 {
 	return found
 }
 
-// orNone returns the values of a filter to try: the zero value, for no filter, if the payload has
-// none.
+// orNone returns the values of a filter to try. If the payload has none, it returns the zero value for no filter.
 func orNone[T comparable](values []T) []T {
 	if len(values) == 0 {
 		return make([]T, 1)

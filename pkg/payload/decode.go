@@ -69,8 +69,8 @@ func decode(text []byte) (decodedDocument, error) {
 	return d, err
 }
 
-// isPeculiar reports whether yaml/v3 reads a text differently: it allows more tabs than others,
-// and treats characters as line breaks that others don't.
+// isPeculiar reports whether yaml/v3 reads a text differently: it allows more tabs and more line breaks than other
+// parsers.
 func isPeculiar(text []byte) bool {
 	return bytes.IndexByte(text, '\t') >= 0 || yamltext.OddBreak(text) >= 0
 }
@@ -260,7 +260,7 @@ func isDecimal(text string) bool {
 	return strings.Trim(digits, "0123456789") == ""
 }
 
-// A Document is one of a file's documents, whether it is a manifest or not.
+// A Document is a document of a file, which may be a manifest.
 type Document struct {
 	Number int    // in its file, as in Manifest
 	Text   []byte // as in the file
@@ -269,7 +269,7 @@ type Document struct {
 }
 
 // Documents decodes the text of a file as Parse does, without rendering templates and substituting images. Empty
-// documents are left out. It fails if the text can't be split into documents.
+// documents are left out. If the text can't be split into documents, Documents fails.
 func Documents(text []byte) ([]Document, error) {
 	chunks, wrong := split(text)
 	if wrong != nil {

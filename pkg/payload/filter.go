@@ -25,20 +25,19 @@ type Filter struct {
 	// FeatureSet includes manifests with it in release.openshift.io/feature-set, and those
 	// without the annotation. Empty includes everything, or is DefaultFeatureSet if there is a profile.
 	FeatureSet string `json:"featureSet,omitempty"`
-	// FeatureGates are the enabled ones, for release.openshift.io/feature-gate.
+	// FeatureGates are the enabled gates, for release.openshift.io/feature-gate.
 	// An empty list is a cluster with none enabled. Nil includes everything, or is an empty list if there is a profile.
 	FeatureGates []string `json:"featureGates,omitzero"`
-	// MajorVersion is the cluster's, for release.openshift.io/major-version;
-	// that of the release if it is 0.
+	// MajorVersion is the major version of the cluster, for release.openshift.io/major-version; the version of the
+	// release if it is 0.
 	MajorVersion uint64 `json:"majorVersion,omitempty"`
-	// Capabilities are the known and the enabled ones, for
-	// capability.openshift.io/name. See ParseCapabilities.
+	// Capabilities are the known and the enabled capabilities, for capability.openshift.io/name. See ParseCapabilities.
 	Capabilities *configv1.ClusterVersionCapabilitiesStatus `json:"capabilities,omitempty"`
 	// Overrides leave out objects that an administrator manages.
 	Overrides []configv1.ComponentOverride `json:"overrides,omitempty"`
 }
 
-// DefaultFeatureSet is the feature set of a cluster that has none set.
+// DefaultFeatureSet is the feature set of a cluster without an explicit one.
 const DefaultFeatureSet = "Default"
 
 // An Exclusion is a manifest that a filter left out.
@@ -64,8 +63,8 @@ const (
 	ByHook FilterName = "hook"
 )
 
-// exclusion returns the exclusion of a manifest; nil if the filter includes it. It fails
-// if the library can't read the manifest.
+// exclusion returns the exclusion of a manifest; nil if the filter includes the manifest. If the library can't read the
+// manifest, exclusion fails.
 func (f Filter) exclusion(m *Manifest) (*Exclusion, error) {
 	subject, err := f.subject(m)
 	if err != nil {

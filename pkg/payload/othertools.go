@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// This file reads the annotations by which other tools order objects. They only count in a release without numbered
-// files, which is one that was written for another tool.
+// This file reads the annotations by which other tools order objects. The annotations only count in a release without
+// numbered files, since such a release was written for another tool.
 
 // The annotations of other tools on the order of objects.
 const (
@@ -28,10 +28,11 @@ const (
 	KappRuleAnnotation    = "kapp.k14s.io/change-rule"  // the same
 )
 
-// deletePolicies are the annotations on when the Job of a hook is deleted. Here one that changes is recreated.
+// deletePolicies are the annotations with the time at which the Job of a hook is deleted. Runlevel recreates a Job that
+// changes.
 var deletePolicies = []string{"helm.sh/hook-delete-policy", "argocd.argoproj.io/hook-delete-policy"}
 
-// A foreignPhase is when another tool applies an object.
+// A foreignPhase is the phase in which another tool applies an object.
 type foreignPhase int
 
 const (
@@ -41,15 +42,14 @@ const (
 	never                // a hook of an uninstall, a rollback or a failure
 )
 
-// phases are the points of other tools at which hooks run. Those of tests are not among them.
+// phases are the points of other tools at which hooks run, without the points of tests.
 var phases = map[string]foreignPhase{
 	"pre-install": before, "pre-upgrade": before, "post-install": after, "post-upgrade": after,
 	"pre-delete": never, "post-delete": never, "pre-rollback": never, "post-rollback": never,
 	"PreSync": before, "PostSync": after, "Skip": never, "SyncFail": never, "PreDelete": never, "PostDelete": never,
 }
 
-// A ForeignPlace is the place of an object in the order of another tool. Nil is that of an object whose file has a
-// number.
+// A ForeignPlace is the place of an object in the order of another tool; nil if the file of the object has a number.
 type ForeignPlace struct {
 	phase   foreignPhase // of a Job; of other kinds only never
 	needed  string       // the annotation by which an object other than a Job comes before everything else
@@ -271,7 +271,7 @@ func simpleRule(rule string) (group string, isAfter, isSimple bool) {
 	return words[3], words[1] == "after", true
 }
 
-// An annotation is one of an object.
+// An annotation is an annotation of an object.
 type annotation struct{ key, value string }
 
 // annotationsOf returns the annotations of a key, and of the key with a dot and more behind it, sorted.
@@ -306,7 +306,7 @@ func (p *ForeignPlace) weightOf() int {
 	return p.weight
 }
 
-// Reason returns the annotations of another tool that the place follows from, in words: "sync-wave 2".
+// Reason returns the annotations of another tool that determine the place, in words: "sync-wave 2".
 func (p *ForeignPlace) Reason() string {
 	if p == nil {
 		return ""
@@ -314,7 +314,7 @@ func (p *ForeignPlace) Reason() string {
 	return strings.Join(p.reasons, ", ")
 }
 
-// Mapped returns the annotations of another tool that the place follows from.
+// Mapped returns the annotations of another tool that determine the place.
 func (p *ForeignPlace) Mapped() []string {
 	if p == nil {
 		return nil

@@ -87,7 +87,7 @@ type File struct {
 	UnendedLine int    // the last line, if it does not end with a line break and there are manifests; 0 if it does
 }
 
-// Options are the options of Load and Parse. Their JSON is kept beside the files of a release, and read by later
+// Options are the options of Load and Parse. Runlevel stores their JSON beside the files of a release for later
 // versions.
 type Options struct {
 	Filter Filter `json:"filter"`
@@ -97,20 +97,19 @@ type Options struct {
 	Version string `json:"version,omitempty"`
 	// ReleaseImage is the image of the release, for the templates of manifests/.
 	ReleaseImage string `json:"releaseImage,omitempty"`
-	// Release has the references of a release. With it the files are read as a
-	// component's, before it is released: its own image-references has the placeholders
-	// in its manifests for images of the release.
+	// Release has the references of a release. With Release, the files are those of a component before its release:
+	// its own image-references has the placeholders in its manifests for images of the release.
 	Release *References `json:"release,omitempty"`
 	// Injection has the settings of the cluster that manifests may request.
 	Injection Injection `json:"injection,omitzero"`
-	// Namespace is that of objects whose manifests name none.
+	// Namespace is the namespace of objects whose manifests name none.
 	Namespace string `json:"namespace,omitempty"`
 	// KeepText keeps the text of manifests, which Manifest.Places needs.
 	KeepText bool `json:"-"`
 }
 
-// Load reads a release that can be applied. If it has problems other than warnings, the
-// error has a line for each, and there is no payload.
+// Load reads a release that can be applied. If the release has problems other than warnings, Load returns no payload,
+// and an error with a line for each problem.
 func Load(ctx context.Context, files fs.FS, options Options) (*Payload, []Problem, error) {
 	payload, problems, err := Parse(ctx, files, options)
 	if err != nil {

@@ -35,7 +35,7 @@ const (
 	MisplacedHooks Cause = "MisplacedHooks" // hooks are in a place where they are not read
 )
 
-// The causes of warnings: the payload can be applied, but is probably not as intended.
+// The causes of warnings: the payload can be applied, but is probably not as its author intended.
 const (
 	RepeatedKey  Cause = "RepeatedKey"  // a mapping has a key twice
 	UnknownField Cause = "UnknownField" // Kubernetes' own kind has no such field

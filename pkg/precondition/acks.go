@@ -22,14 +22,14 @@ var (
 	AdminAcks  = types.NamespacedName{Namespace: "openshift-config", Name: "admin-acks"}
 )
 
-// An AdminGate holds back updates to another minor version until an administrator has acknowledged it.
+// An AdminGate blocks updates to another minor version until an administrator has acknowledged the gate.
 type AdminGate struct {
 	Name       string // the key in both ConfigMaps
 	Message    string // the change to acknowledge
 	Resolution string // who or what resolves it
 }
 
-// gateName matches a gate's name, with the minor version from which it holds back updates.
+// gateName matches the name of a gate, with the first minor version whose updates the gate blocks.
 var gateName = regexp.MustCompile(`^ack-([0-9]+\.[0-9]+)-[^-]`)
 
 // PendingAcks returns the gates of a version that are not acknowledged, from the data of the two ConfigMaps. If the
@@ -62,7 +62,7 @@ func PendingAcks(gates, acks map[string]string, version string) []AdminGate {
 	return pending
 }
 
-// readAcks sets the gates that are not acknowledged. They apply to minor and major updates of the cluster's own
+// readAcks sets the gates that are not acknowledged. Gates apply to minor and major updates of the cluster's own
 // release: other releases have their own versions.
 func (f *Facts) readAcks(ctx context.Context, c *cluster.Cluster) {
 	if !f.hop().isMinorOrMajor() || f.Record.Release != payload.DefaultName {

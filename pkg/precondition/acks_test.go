@@ -53,8 +53,8 @@ prices: the key "prices" of ConfigMap openshift-config-managed/admin-gates has n
 	}
 }
 
-// TestAGateStopsTheUpdate until it is acknowledged. One that may not be read warns, and one that can't be read stops
-// it, too.
+// TestAGateStopsTheUpdate: a gate stops the update until it is acknowledged. If the user may not read the gates, a
+// finding warns; if the gates can't be read, the finding stops the update.
 func TestAGateStopsTheUpdate(t *testing.T) {
 	gates := precondition.PendingAcks(map[string]string{"ack-4.5-prices": "prices go"}, nil, "4.5.3")
 	expect(t, &precondition.Facts{Record: history("4.5.3"), Gates: gates},

@@ -23,23 +23,23 @@ func judgeDeletes(f *Facts) []Finding {
 		switch {
 		case requested.Seen.State == tombstone.Reappeared:
 			back = append(back, requested)
-		// its delete was never sent, and will not be
+		// the delete was never sent, and will not be sent
 		case requested.Seen.State == tombstone.Present && f.has(requested.ID):
-		// TerminatingObject reports it, or its Namespace
+		// TerminatingObject reports the object, or its Namespace
 		case requested.Seen.State == tombstone.Terminating && f.has(requested.ID):
 		case !requested.WasSent() && f.deletes(requested.ID) && !h.isMinorOrMajor(): // this update will request it
 		case requested.Seen.IsPending():
 			pending = append(pending, requested)
 		}
 	}
-	var found []Finding
+	var findings []Finding
 	for _, alike := range grouped(pending, Delete.cause) {
-		found = append(found, f.judgePending(alike, h))
+		findings = append(findings, f.judgePending(alike, h))
 	}
 	for _, requested := range back {
-		found = append(found, f.judgeReappeared(requested)...)
+		findings = append(findings, f.judgeReappeared(requested)...)
 	}
-	return found
+	return findings
 }
 
 // cause returns a key that deletes with the same cause have in common.
@@ -62,8 +62,8 @@ func (f *Facts) deletes(id kinds.ID) bool {
 	})
 }
 
-// judgePending returns the finding about objects that still exist for the same reason. It describes the
-// delete that was requested first.
+// judgePending returns the finding about objects that still exist for the same reason. The finding describes the delete
+// that was requested first.
 func (f *Facts) judgePending(alike []Delete, h hop) Finding {
 	slices.SortStableFunc(alike, func(a, b Delete) int { return a.since().Compare(b.since()) })
 	oldest, count := alike[0], len(alike)
@@ -96,7 +96,7 @@ func (d Delete) since() time.Time {
 	return d.RequestedAt.Time
 }
 
-// deleteResolution returns who or what can finish a pending delete.
+// deleteResolution returns the action that finishes a pending delete.
 func deleteResolution(requested Delete) string {
 	switch seen := requested.Seen; {
 	case seen.State == tombstone.Unknown:
@@ -129,8 +129,7 @@ func holders(finalizers []string) string {
 	return "waiting for the holders of finalizers " + strings.Join(finalizers, ", ")
 }
 
-// judgeReappeared returns the finding about an object that was recreated. If the
-// payload has the object, there is none.
+// judgeReappeared returns the finding about an object that was recreated; none if the payload has the object.
 func (f *Facts) judgeReappeared(requested Delete) []Finding {
 	if f.has(requested.ID) {
 		return nil
@@ -150,17 +149,17 @@ func judgeUses(f *Facts) []Finding {
 		return nil
 	}
 	uses := references.NewGraph(f.Payload.Manifests, nil).Uses
-	var found []Finding
+	var findings []Finding
 	for _, m := range f.Payload.Manifests {
 		if by := uses[m.ID()]; m.IsTombstone() && len(by) > 0 && !f.has(m.ID()) {
-			found = append(found, blocks("dropping the tombstone, or the reference",
+			findings = append(findings, blocks("dropping the tombstone, or the reference",
 				"%s: the release deletes %s, and %s",
 				m.Path, m.ID(), references.Describe(by[0].By.ID(), by[0].By.Path, by[0].Field(), len(by)-1)).withFile(
 				m,
 			))
 		}
 	}
-	return found
+	return findings
 }
 
 // judgeTombstones implements StaleTombstone. A tombstone is not stale while its delete is
@@ -190,7 +189,7 @@ func judgeTombstones(f *Facts) []Finding {
 		files(stale), name(ids(stale)), h.from).withFile(stale...)}
 }
 
-// isOpen reports whether a delete may have something to do.
+// isOpen reports whether a delete may not be finished.
 func (f *Facts) isOpen(id kinds.ID) bool {
 	return slices.Contains(f.TombstoneObjects, id) ||
 		slices.ContainsFunc(f.Deletes, func(requested Delete) bool {

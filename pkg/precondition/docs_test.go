@@ -101,7 +101,7 @@ func examples(t *testing.T) []*precondition.Facts {
 	}
 }
 
-// A Secret that a release deletes, and a Deployment that pulls its images with it.
+// A release deletes a Secret, and a Deployment pulls its images with this Secret.
 const (
 	deletedSecret = `{apiVersion: v1, kind: Secret, metadata: {name: old, namespace: web, annotations: {release.openshift.io/delete: "true"}}}`
 	usesSecret    = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: web}, spec: {template: {spec: {imagePullSecrets: [{name: old}]}}}}`

@@ -28,14 +28,14 @@ type Input struct {
 	Record    *record.Record       // of the release, as it was loaded; it has the release's name
 	Namespace string               // of the record
 	Standard  ready.Standard       // of readiness; ready.Full if it is empty
-	// IsShareable is true if the namespace of the record may be used by others: it is not the one that Runlevel has for
-	// records.
+	// IsShareable is true if others may use the namespace of the record: Runlevel's own namespace for records is not
+	// shareable.
 	IsShareable bool
 	// IsRecovered is true if there is no record: the newest version is from the objects of the release.
 	IsRecovered bool
 	// CreateNamespace is true if the apply creates the namespace of objects whose manifests name none.
 	CreateNamespace bool
-	// Rollback is set if the payload is of the files of an earlier update of the record.
+	// Rollback is set if the payload has the files of an earlier update of the record.
 	Rollback *record.Rollback
 	// Lock is the lock of the release; nil if its holder does not matter.
 	Lock *lock.Lock
@@ -88,9 +88,9 @@ func (input Input) holder(ctx context.Context) (*lock.Holder, error) {
 	return held, err
 }
 
-// Pending returns the deletes of a release that may not be done: those that it has requested, and those
-// of its terminating objects, also if others have deleted them. So no delete is lost with the record. Objects
-// that are deleted with a Namespace or a definition are left out.
+// Pending returns the deletes of a release that may not be finished: requested deletes, and deletes of terminating
+// objects, also by others. So no delete is lost with the record. Objects that are deleted with a Namespace or a
+// definition are left out.
 func Pending(known *record.Record, before *inventory.Inventory) []record.Tombstone {
 	pending, goes := slices.Clone(known.Tombstones), map[kinds.ID]bool{}
 	if before == nil {
@@ -140,7 +140,7 @@ func concurrently(n int, do func(i int)) {
 	_ = group.Wait()
 }
 
-// tombstoneObjects returns the objects of tombstones that exist: an install has deleted none.
+// tombstoneObjects returns the existing objects of tombstones: an install has deleted none.
 func (input Input) tombstoneObjects() []kinds.ID {
 	if input.Before == nil {
 		return nil

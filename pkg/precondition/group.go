@@ -9,8 +9,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// grouped returns groups of items with the same key, ordered by their first items: one
-// cause is one finding, however many objects have it.
+// grouped returns groups of items with the same key, ordered by their first items: all objects with one cause have one
+// finding.
 func grouped[T any, K comparable](all []T, key func(T) K) [][]T {
 	var groups [][]T
 	places := map[K]int{}

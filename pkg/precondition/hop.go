@@ -77,8 +77,8 @@ func distanceOf(before, after *version.Version) distance {
 	}
 }
 
-// IsMinor reports whether an update changes the minor version, or the major one. An install changes none; for versions
-// that can't be compared, it is true.
+// IsMinor reports whether an update changes the minor version, or the major one. An install changes none. For versions
+// that can't be compared, IsMinor returns true.
 func IsMinor(oldVersion, newVersion string) bool {
 	if oldVersion == "" || oldVersion == newVersion {
 		return false
@@ -88,7 +88,7 @@ func IsMinor(oldVersion, newVersion string) bool {
 }
 
 // isMinorOrMajor reports whether the update is to another minor or major version: pending deletes and admin gates stop
-// it.
+// such updates.
 func (h hop) isMinorOrMajor() bool { return h.distance == minor || h.distance == major }
 
 // isKnown reports whether both versions are known.
@@ -110,7 +110,7 @@ func (h hop) String() string {
 	}
 }
 
-// parse parses a version; it returns nil if the text is none.
+// parse parses a version; nil if the text is not a version.
 func parse(text string) *version.Version {
 	parsed, err := version.ParseSemantic(text)
 	if err != nil {

@@ -50,7 +50,7 @@ func gather(t *testing.T, c *cluster.Cluster, input precondition.Input) *precond
 	return facts
 }
 
-// counting is a configuration whose requests that create something are counted by its resource.
+// counting returns a configuration that counts create requests, by their resource.
 func counting(config *rest.Config) (*rest.Config, map[string]int) {
 	var mu sync.Mutex
 	seen := map[string]int{}
@@ -64,14 +64,13 @@ func counting(config *rest.Config) (*rest.Config, map[string]int) {
 	}), seen
 }
 
-// account makes a service account that has some rights in a namespace, and is its
-// configuration.
+// account creates a service account with some rights in a namespace, and returns its configuration.
 func account(t *testing.T, namespace string, may ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	return knownRights(t, testbed.Account(t, namespace, "ci", may...), namespace, may)
 }
 
-// accountOfCluster is an account with rights in the whole cluster.
+// accountOfCluster creates an account with rights in the whole cluster, and returns its configuration.
 func accountOfCluster(t *testing.T, namespace string, may ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	config, client := testbed.Account(t, namespace, "ci"), testbed.Client(t)
@@ -98,7 +97,7 @@ func knownRights(t *testing.T, config *rest.Config, namespace string, may []rbac
 	return config
 }
 
-// awaitRights waits until the server has taken notice of a role.
+// awaitRights waits until the server has observed a role.
 func awaitRights(t *testing.T, c *cluster.Cluster, namespace string, may []rbacv1.PolicyRule) {
 	t.Helper()
 	for _, rule := range may {

@@ -17,7 +17,7 @@ func judgeClaims(f *Facts) []Finding {
 		release string
 		deletes bool
 	}
-	var found []Finding
+	var findings []Finding
 	for _, claims := range grouped(f.Claims, func(c Claim) cause {
 		return cause{c.Release, c.Manifest.IsTombstone()}
 	}) {
@@ -35,11 +35,11 @@ func judgeClaims(f *Facts) []Finding {
 			resolution = "applying them as release " + other +
 				", if it is the same one, or dropping them here or in release " + other
 		}
-		found = append(found, blocks(resolution, "%s: %s %s of release %s, and %s by this one",
+		findings = append(findings, blocks(resolution, "%s: %s %s of release %s, and %s by this one",
 			files(manifests), name(ids(manifests)), either(len(claims), "is", "are"), other,
 			problem).withFile(manifests...))
 	}
-	return found
+	return findings
 }
 
 // judgeNamespaces implements NoNamespace, one finding for all. A release has no default namespace.
@@ -56,7 +56,7 @@ func judgeNamespaces(f *Facts) []Finding {
 // judgeKinds implements UnservedKinds: one finding for each kind; for all of a group and version, if their
 // discovery failed.
 func judgeKinds(f *Facts) []Finding {
-	var found []Finding
+	var findings []Finding
 	for _, alike := range grouped(f.Unserved, func(u UnservedManifest) schema.GroupVersionKind {
 		kind := u.Manifest.GroupVersionKind()
 		if u.Err != nil {
@@ -68,9 +68,10 @@ func judgeKinds(f *Facts) []Finding {
 		for _, manifest := range alike {
 			manifests = append(manifests, manifest.Manifest)
 		}
-		found = append(found, judgeKind(manifests[0].GroupVersionKind(), alike[0], manifests).withFile(manifests...))
+		findings = append(findings,
+			judgeKind(manifests[0].GroupVersionKind(), alike[0], manifests).withFile(manifests...))
 	}
-	return found
+	return findings
 }
 
 // judgeKind returns the finding about one kind in one version.

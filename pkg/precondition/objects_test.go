@@ -32,7 +32,7 @@ Blocks ForeignObject: 0000_10_web_a.yaml: CronJob web/a is of release db, and ca
 Blocks ForeignObject: 0000_10_web_d.yaml: CronJob web/d is of release db, and can't be deleted by this one; resolve by: dropping it here or in release db | CronJob web/d | 0000_10_web_d.yaml`)
 }
 
-// One mistake is one finding, however many objects it is about.
+// One mistake is one finding, for all of its objects.
 func TestOneCauseIsOneFinding(t *testing.T) {
 	manifests := crons(t)
 	f := &precondition.Facts{WithoutNamespace: manifests[:3]}

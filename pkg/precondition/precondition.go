@@ -23,7 +23,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// ReasonFailed is the cluster-version operator's reason for an update that the gate stops.
+// ReasonFailed is the reason of a refused update, as the cluster-version operator names it.
 const ReasonFailed = "UpgradePreconditionCheckFailed"
 
 // Facts are the input of the checks, as Gather has read them.
@@ -61,8 +61,8 @@ type Delete struct {
 	Seen tombstone.Observation
 }
 
-// WasSent reports whether the delete was sent, as far as is known: a terminating object counts, whoever requested its
-// delete. Before its turn in an update, a delete is only recorded.
+// WasSent reports whether the delete is known to be sent, by Runlevel or by another client of a terminating object.
+// Before its turn in an update, a delete is only recorded.
 func (d Delete) WasSent() bool { return d.Sent || d.Seen.State != tombstone.Present }
 
 // Describe returns the state for people, in one line.
@@ -73,8 +73,8 @@ func (d Delete) Describe(now time.Time) string {
 	return notSent
 }
 
-// DescribeSince is like Describe, with a time instead of an age: the text is the same as long as the state is, since
-// findings of the gate become conditions.
+// DescribeSince is like Describe, with a time instead of an age. The text changes only with the state, since findings
+// of the gate become conditions.
 func (d Delete) DescribeSince() string {
 	if d.WasSent() {
 		return d.Seen.DescribeSince()
@@ -84,7 +84,7 @@ func (d Delete) DescribeSince() string {
 
 const notSent = "present, and its delete has not been requested yet"
 
-// A Claim is a manifest whose object is one of another release.
+// A Claim is a manifest whose object another release has.
 type Claim struct {
 	Manifest *payload.Manifest
 	Release  string // the other release
@@ -95,7 +95,7 @@ type Right struct {
 	Verb      string
 	Resource  schema.GroupResource
 	Namespace string // "" for cluster-scoped resources
-	// Manifests need the right; empty if the record or the lock does.
+	// Manifests need the right; empty if the record or the lock needs it.
 	Manifests []*payload.Manifest
 	// IsForHooks is true if the lifecycle hooks of the manifests need the right, not their objects.
 	IsForHooks bool
@@ -212,7 +212,7 @@ func Checks() []Check {
 	}
 }
 
-// Evaluate returns what all checks find.
+// Evaluate returns the findings of all checks.
 func Evaluate(f *Facts) []Finding {
 	var all []Finding
 	for _, check := range Checks() {
@@ -224,12 +224,12 @@ func Evaluate(f *Facts) []Finding {
 	return all
 }
 
-// Blocking returns those findings that stop an update.
+// Blocking returns the findings that stop an update.
 func Blocking(findings []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Severity != Blocks })
 }
 
-// CheckNames returns the names of the checks that found something, each once, to record which were overridden.
+// CheckNames returns the names of the checks of findings, each once, for the record of overridden checks.
 func CheckNames(findings []Finding) []string {
 	var names []string
 	for _, finding := range findings {
@@ -240,7 +240,7 @@ func CheckNames(findings []Finding) []string {
 	return names
 }
 
-// Refuse returns an error with a line for each finding that blocks the update, or nil if none does.
+// Refuse returns an error with a line for each finding that blocks the update; nil if there is none.
 func Refuse(findings []Finding) error {
 	var lines []string
 	for _, finding := range Blocking(findings) {
@@ -260,13 +260,13 @@ func warns(resolution, format string, args ...any) Finding {
 	return Finding{Severity: Warns, Message: fmt.Sprintf(format, args...), Resolution: resolution}
 }
 
-// withFile adds the manifests that a finding is about.
+// withFile adds the manifests of a finding.
 func (f Finding) withFile(manifests ...*payload.Manifest) Finding {
 	f.File = manifests[0].Path
 	return f.withObjects(ids(manifests)...)
 }
 
-// withObjects adds the objects that a finding is about.
+// withObjects adds the objects of a finding.
 func (f Finding) withObjects(objects ...kinds.ID) Finding {
 	f.Object = &objects[0]
 	if len(objects) > 1 {
@@ -275,7 +275,7 @@ func (f Finding) withObjects(objects ...kinds.ID) Finding {
 	return f
 }
 
-// withSince adds the time since when the finding holds.
+// withSince adds the begin of the state that a finding reports.
 func (f Finding) withSince(when time.Time) Finding {
 	if !when.IsZero() {
 		f.Since = &when

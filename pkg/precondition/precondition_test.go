@@ -51,8 +51,8 @@ const tombstoneAnnotation = `release.openshift.io/delete: "true"`
 
 var old = kinds.ID{Kind: "ConfigMap", Namespace: "web", Name: "old"}
 
-// history is that of a cluster on which versions were applied, the newest first. A version
-// that ends with "..." was only begun.
+// history returns the record of a cluster on which versions were applied, the newest first. A version that ends with
+// "..." was only begun.
 func history(versions ...string) *record.Record {
 	r := &record.Record{Release: "web"}
 	for i, version := range versions {
@@ -71,7 +71,7 @@ func history(versions ...string) *record.Record {
 	return r
 }
 
-// asked is a delete that 4.5.0 asked for two hours ago, as it is seen now.
+// asked returns a delete that 4.5.0 has requested two hours ago, with its present state.
 func asked(seen tombstone.Observation) precondition.Delete {
 	return precondition.Delete{
 		Tombstone: record.Tombstone{ID: old, UID: "1", Version: "4.5.0", RequestedAt: ago(2 * time.Hour), Sent: true},

@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// elsewhere returns the namespaces that have a record of the release, if the requested one
-// has none. It finds none for a user who may not list ConfigMaps of all namespaces.
+// elsewhere returns the namespaces that have a record of the release, if the requested namespace has none. For a user
+// who may not list ConfigMaps of all namespaces, it returns none.
 func (input Input) elsewhere(ctx context.Context, c *cluster.Cluster) ([]string, error) {
 	if input.Record.Newest() != nil && !input.IsRecovered {
 		return nil, nil

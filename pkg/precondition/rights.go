@@ -45,11 +45,11 @@ func judgeRights(f *Facts) []Finding {
 	lacks = mergeLacks(lacks, func(l lack) string {
 		return fmt.Sprint(l.verbs, l.resources, l.rights, l.namespaces[0] == "", l.ofRecord)
 	})
-	var found []Finding
+	var findings []Finding
 	for _, item := range lacks {
-		found = append(found, item.judge(user, f.Record.Release))
+		findings = append(findings, item.judge(user, f.Record.Release))
 	}
-	return found
+	return findings
 }
 
 // mergeHookLacks merges all lacks of hooks in a namespace.

@@ -19,7 +19,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// everything is a release that needs all sorts of rights. HERE is its namespace.
+// everything has the files of a release that needs all kinds of rights. HERE is its namespace.
 var everything = map[string]string{
 	"0000_10_web_00_definition.yaml": `
 apiVersion: apiextensions.k8s.io/v1
@@ -54,7 +54,7 @@ webhooks: [{name: hook.example.com, sideEffects: None, admissionReviewVersions: 
 `,
 }
 
-// in is a release in a namespace.
+// in returns a release in a namespace.
 func in(t *testing.T, namespace string, manifests map[string]string) *payload.Payload {
 	t.Helper()
 	there := map[string]string{}
@@ -68,7 +68,7 @@ func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 }
 
-// rights are the findings about rights, with HERE for the namespace.
+// rights returns the findings about rights, with HERE for the namespace.
 func rights(f *precondition.Facts, namespace string) string {
 	findings := slices.DeleteFunc(precondition.Evaluate(f), func(f precondition.Finding) bool {
 		return f.Check != precondition.MissingRights
@@ -256,7 +256,7 @@ func TestServerReviewsAClusterAdminOnce(t *testing.T) {
 	}
 }
 
-// The cluster-version operator's way awaits less, and so needs fewer rights.
+// The standard of the cluster-version operator awaits fewer objects, and so needs fewer rights.
 func TestServerRightsToAwaitReadiness(t *testing.T) {
 	namespace := testbed.Namespace(t)
 	c := sandboxtest.Connect(t,

@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// goesBack reports whether the update is a rollback to the files that the record has of that revision.
+// goesBack reports whether the update is a rollback to the recorded files of a revision.
 func (f *Facts) goesBack() bool {
 	earlier := f.rolledBackTo()
 	return earlier != nil && earlier.Content != "" && earlier.Content == f.Payload.Content
@@ -58,7 +58,8 @@ func (input Input) findDeleted(ctx context.Context, c *cluster.Cluster, places [
 	return found
 }
 
-// deletedSince returns the objects that updates after a revision have tombstones of, with the last version that does.
+// deletedSince returns the objects of tombstones of the updates after a revision, with the last version that has the
+// tombstone.
 func deletedSince(r *record.Record, revision int) map[kinds.ID]string {
 	by := map[kinds.ID]string{}
 	for _, entry := range slices.Backward(r.Since(revision)) {
@@ -79,7 +80,7 @@ func judgeLost(f *Facts) []Finding {
 		version string
 		isData  bool
 	}
-	var found []Finding
+	var findings []Finding
 	for _, alike := range grouped(f.Deleted, func(m *payload.Manifest) cause {
 		return cause{by[m.ID()], kinds.HoldsData(m.ID().GroupKind())}
 	}) {
@@ -93,9 +94,9 @@ func judgeLost(f *Facts) []Finding {
 				"%s without what was in %s",
 				subject, either(count, "it", "them"))
 		}
-		found = append(found, finding.withFile(alike...))
+		findings = append(findings, finding.withFile(alike...))
 	}
-	return found
+	return findings
 }
 
 // judgeHookEffects implements HookEffects: one finding for each Deployment.
@@ -109,18 +110,18 @@ func judgeHookEffects(f *Facts) []Finding {
 		return nil
 	}
 	since := newer[len(newer)-1].Started
-	var found []Finding
+	var findings []Finding
 	for _, deployment := range f.Record.Hooks {
 		for _, stage := range []deploymenthook.Stage{deploymenthook.Pre, deploymenthook.Mid, deploymenthook.Post} {
 			if progress := deployment.Hooks[stage]; progress.Began != nil && !progress.Began.Before(&since) {
-				found = append(found, warns("undoing what the hook has changed, if that is needed",
+				findings = append(findings, warns("undoing what the hook has changed, if that is needed",
 					"the %s has run after %s: what it has changed, such as a database, stays",
 					deployment.OrHook(string(stage)),
 					printable.Line(earlier.Title())).withSince(progress.Began.Time).withObjects(deployment.ID))
 			}
 		}
 	}
-	return found
+	return findings
 }
 
 // judgeUninstall implements BeingUninstalled: a part of the release is deleted, and an apply would create it again.

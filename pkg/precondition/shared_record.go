@@ -15,12 +15,12 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// mostSubjects bounds how many subjects of RoleBindings are reviewed.
+// mostSubjects limits the subjects of RoleBindings that are reviewed.
 const mostSubjects = 20
 
-// writers returns the accounts that a RoleBinding in the namespace of the record allows to write the record, beside our
-// own and administrators of the cluster. It returns none if we may not list RoleBindings or review the rights of
-// others.
+// writers returns the accounts that may write the record by a RoleBinding in its namespace, without this account and
+// the administrators of the cluster. If this account may not list RoleBindings or review the rights of others, writers
+// returns none.
 func (input Input) writers(ctx context.Context, c *cluster.Cluster) []string {
 	if !input.IsShareable {
 		return nil

@@ -20,8 +20,9 @@ type StoredVersion struct {
 	Version  string
 }
 
-// storedVersions finds the versions that the definitions of the payload lack. Definitions that were completely applied
-// last, with the same files, were accepted then, and are not read. One that can't be read is judged by its dry run.
+// storedVersions finds the versions that the definitions of the payload lack. It does not read definitions if the last
+// complete apply had the same files, since the API server has accepted them. A definition that can't be read is judged
+// by its dry run.
 func (input Input) storedVersions(ctx context.Context, c *cluster.Cluster, places []place) []StoredVersion {
 	newest := input.Record.Newest()
 	if newest != nil && newest.State == record.Completed && newest.Hash == input.Payload.Hash {
@@ -50,8 +51,8 @@ func (input Input) storedVersions(ctx context.Context, c *cluster.Cluster, place
 	return found
 }
 
-// lackingVersions returns the versions of status.storedVersions of a definition that another one of the same kind does
-// not have.
+// lackingVersions returns the versions in status.storedVersions of a definition that another definition of the same
+// kind does not have.
 func lackingVersions(live, wanted *unstructured.Unstructured) []string {
 	stored, _, _ := unstructured.NestedStringSlice(live.Object, "status", "storedVersions")
 	versions, _, _ := unstructured.NestedSlice(wanted.Object, "spec", "versions")
@@ -65,18 +66,18 @@ func lackingVersions(live, wanted *unstructured.Unstructured) []string {
 
 // judgeStored implements StoredVersions: one finding for each definition.
 func judgeStored(f *Facts) []Finding {
-	var found []Finding
+	var findings []Finding
 	for _, alike := range grouped(f.Stored, func(s StoredVersion) *payload.Manifest { return s.Manifest }) {
 		var lacking []string
 		for _, stored := range alike {
 			lacking = append(lacking, printable.Line(stored.Version))
 		}
 		m, versions := alike[0].Manifest, printable.Few(lacking, len(lacking))
-		found = append(found, blocks(
+		findings = append(findings, blocks(
 			"keeping "+versions+" in its versions, or rewriting its objects in another version, and taking "+
 				versions+" out of its status.storedVersions",
 			"%s: %s lacks %s, in which the cluster may have stored objects: the API server refuses it",
 			files([]*payload.Manifest{m}), m.ID(), versions).withFile(m))
 	}
-	return found
+	return findings
 }

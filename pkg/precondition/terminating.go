@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// mostTerminating bounds the terminating objects that are observed, for a finding each.
+// mostTerminating limits the terminating objects that are observed, for a finding each.
 const mostTerminating = 20
 
 // A TerminatingNeed is a terminating object that the update needs.
@@ -121,7 +121,7 @@ func (input Input) terminatingNamespaces(ctx context.Context, c *cluster.Cluster
 // judgeTerminating implements TerminatingObject. A finding blocks if a finalizer holds the object; otherwise the object
 // is deleted soon, and an apply waits for the end of the deletion.
 func judgeTerminating(f *Facts) []Finding {
-	var found []Finding
+	var findings []Finding
 	var seen, more []TerminatingNeed
 	for _, terminating := range f.Terminating {
 		if terminating.Seen.State == "" {
@@ -131,14 +131,14 @@ func judgeTerminating(f *Facts) []Finding {
 		}
 	}
 	for _, alike := range grouped(seen, TerminatingNeed.cause) {
-		found = append(found, f.judgeAlikeTerminating(alike))
+		findings = append(findings, f.judgeAlikeTerminating(alike))
 	}
 	if len(more) > 0 {
-		found = append(found, warns("waiting for the holders of their finalizers",
+		findings = append(findings, warns("waiting for the holders of their finalizers",
 			"%s that the update needs: being deleted, %s first", printable.Count(len(more), "more object"),
 			more[0].ID).withObjects(more[0].ID))
 	}
-	return found
+	return findings
 }
 
 // cause returns a key that objects with the same cause have in common.
@@ -175,7 +175,7 @@ func (f *Facts) judgeAlikeTerminating(alike []TerminatingNeed) Finding {
 	return finding.withSince(terminating.Seen.Since).withObjects(objects...)
 }
 
-// neededBy returns a text about what needs objects: manifests, or the record.
+// neededBy names the manifests that need objects, or else the record.
 func (f *Facts) neededBy(manifests []*payload.Manifest) string {
 	if len(manifests) == 0 {
 		return "the record of release " + printable.Line(f.Record.Release) + " needs"

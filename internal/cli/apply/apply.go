@@ -204,7 +204,7 @@ type releaseInput struct {
 	ref    string
 }
 
-// apply applies a release, and reports what happens.
+// apply applies a release, and reports the events.
 func (f *applyFlags) apply(ctx context.Context, c *cluster.Cluster, release releaseInput, streams core.Streams) error {
 	if f.test && len(release.Tests) == 0 {
 		return core.Misusef("--test: %w", errNoTests(release.Payload))
@@ -253,7 +253,7 @@ func (f *applyFlags) apply(ctx context.Context, c *cluster.Cluster, release rele
 	return report.test(ctx, recorder, release.Payload)
 }
 
-// check refuses values that make no sense.
+// check refuses invalid values of flags.
 func (f *applyFlags) check() error {
 	switch lock, apply := f.Session.Lock.Duration, f.Session.Apply; {
 	case apply.Timeout <= 0:
@@ -278,8 +278,8 @@ func (f *applyFlags) check() error {
 	return f.IntentFlags.Check()
 }
 
-// withLockFlag adds --wait-lock to the error of a lock that another process holds, or how that process ends if it keeps
-// the release in place.
+// withLockFlag adds --wait-lock to the error of a lock that another process holds. If that process keeps the release in
+// place, withLockFlag adds how to end the process.
 func withLockFlag(err error) error {
 	var held *lock.HeldError
 	if errors.As(err, &held) && held.Holder.Keeps() {

@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// How often the live view requests the reasons why pods are not ready, and the pending deletes.
+// The intervals at which the live view requests the reasons of unready pods, and the pending deletes.
 const (
 	liveReadInterval = 10 * time.Second
 	maxLiveDeletes   = 20 // per interval

@@ -157,7 +157,7 @@ func testError(report *releasetest.Report) error {
 	return core.FailIf(!report.Done)
 }
 
-// chooseTests returns the tests of a release that are named, all if none is.
+// chooseTests returns the named tests of a release; without names, all tests.
 func chooseTests(release *payload.Payload, names []string) ([]*payload.Manifest, error) {
 	if len(release.Tests) == 0 {
 		return nil, errNoTests(release)
@@ -182,7 +182,7 @@ func errNoTests(release *payload.Payload) error {
 		payload.TestAnnotation)
 }
 
-// isNamed reports whether a name, or a pattern, is that of a test.
+// isNamed reports whether a name or a pattern matches a test.
 func isNamed(m *payload.Manifest, name string) bool {
 	id := m.ID()
 	isName, _ := path.Match(name, id.Name)

@@ -140,7 +140,7 @@ func titleOf(o *session.Outcome) string {
 	return printable.Line(title)
 }
 
-// onHeld reports which process holds the lock, before the apply waits for it.
+// onHeld reports the holder of the lock, before the apply waits for the lock.
 func (r *reporter) onHeld(by lock.Holder) {
 	fmt.Fprintf(r.streams.Err,
 		"the lock of the release is held by %s since %s: waiting until it is released or renewed\n",

@@ -79,8 +79,8 @@ func (f *rollbackFlags) rolledBack() string {
 	return current.Title()
 }
 
-// findNew returns the tombstones of orphans from the version that is rolled back, in the places of their
-// manifests. It names objects of that version that the release no longer owns.
+// findNew returns the tombstones of orphans of the version that is rolled back, in the places of their manifests. It
+// prints the objects of that version that another manager or release has taken over.
 func (f *rollbackFlags) findNew(ctx context.Context, c *cluster.Cluster, release releaseInput, orphans []session.Orphan,
 	progress io.Writer) ([]*payload.Manifest, error) {
 	ref, err := core.AppliedRef(release.Name, f.Session.Rollback.From)

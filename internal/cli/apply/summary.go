@@ -38,7 +38,7 @@ func summarize(o *session.Outcome, now time.Time) ApplySummary {
 	s.Waits, s.Warnings, s.Counts = o.Report.Waits, o.Report.Warnings, map[object.Action]int{}
 	for _, change := range o.Report.Changes {
 		s.count(change)
-		s.own(change)
+		s.addLosses(change)
 		switch change.Action {
 		case object.Failed:
 			s.Failures = append(s.Failures, failure{
@@ -52,7 +52,7 @@ func summarize(o *session.Outcome, now time.Time) ApplySummary {
 	return s
 }
 
-// count counts an object, or a hook of one.
+// count counts an object, or a hook of an object.
 func (s *ApplySummary) count(change object.Change) {
 	if change.Hook == "" {
 		s.Counts[change.Action]++
@@ -64,8 +64,8 @@ func (s *ApplySummary) count(change object.Change) {
 	s.Hooks[change.Action]++
 }
 
-// own adds the managers that have lost fields of an object to the release.
-func (s *ApplySummary) own(change object.Change) {
+// addLosses adds the managers that have lost fields of an object to the release.
+func (s *ApplySummary) addLosses(change object.Change) {
 	id, file := change.ID, change.Path
 	if len(change.Adopted) > 0 {
 		s.Adopted = append(s.Adopted, adoption{id, file, change.Adopted})
@@ -90,7 +90,7 @@ var countedHooks = []struct {
 }{{object.Ran, "ran"}, {object.Ignored, "failed, which was ignored"}, {object.Failed, "failed"},
 	{object.NotDone, "not done"}}
 
-// mostListed is the most lines of a section.
+// mostListed limits the lines of a section.
 const mostListed = 20
 
 // print prints the summary as text.

@@ -16,8 +16,8 @@ const (
 	longestWaitPause = 5 * time.Minute
 )
 
-// waitLines decides which waits and retries are printed without a live view: each at first, when
-// its cause changes, and otherwise at growing intervals. Its clock is the time of the events.
+// waitLines decide whether a wait or a retry is printed without a live view: at its begin, when its cause changes, and
+// otherwise at growing intervals. The clock is the time of the events.
 type waitLines struct{ printed map[waitKey]printedWait }
 
 type waitKey struct {

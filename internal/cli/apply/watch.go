@@ -56,7 +56,7 @@ type keptReporter struct {
 	isDone  bool      // all objects were ready
 }
 
-// keep makes an apply keep the release in place, and check all objects every so often.
+// keep makes an apply keep the release in place, and check all objects at an interval.
 func (r *reporter) keep(every time.Duration, options *session.Options) *keptReporter {
 	k := &keptReporter{reporter: r, summary: KeptSummary{Type: "kept"}}
 	if every == 0 {

@@ -43,7 +43,7 @@ type misuseError struct{ error }
 // Unwrap returns the error itself.
 func (m misuseError) Unwrap() error { return m.error }
 
-// Misuse makes an error one of the command line, or of its input.
+// Misuse marks an error as an error in the command line, or in its input.
 func Misuse(err error) error { return misuseError{err} }
 
 // Misusef returns an error in the command line, or in the input.

@@ -65,7 +65,7 @@ func AddUpdateFlags(command *cobra.Command, f *IntentFlags) {
 // KeepForeign drops the flags on the fields of other managers, which are about the objects of one version.
 func (f *IntentFlags) KeepForeign() { f.foreign = nil }
 
-// Check refuses values that make no sense.
+// Check refuses invalid values of flags.
 func (f *IntentFlags) Check() error {
 	if slices.Contains(f.managers(), "") {
 		return Misusef(`--adopt-from: it has an empty name: write the managers as "kubectl get -o yaml --show-managed-fields" shows them, NAME[,NAME]`)
@@ -114,8 +114,8 @@ func (f *ReleaseFlags) Load(ctx context.Context, ref string, progress io.Writer)
 	return release, f.Accept(ref, release, problems, progress)
 }
 
-// LoadPacked is Load for a release whose files are stored on the cluster. It also returns these files, unless the flags
-// exclude them.
+// LoadPacked is Load for a release whose files are stored on the cluster. LoadPacked also returns these files, unless
+// the flags exclude them.
 func (f *ReleaseFlags) LoadPacked(ctx context.Context, ref string, keep *FileFlags,
 	progress io.Writer) (_ *payload.Payload, _ *files.Packed, err error) {
 	options, err := f.Options(progress)
@@ -160,7 +160,7 @@ func (f *IntentFlags) Preview(ctx context.Context, ref string, progress io.Write
 	return f.PreviewOf(ctx, c, release, ref)
 }
 
-// PreviewOf is Preview of a release that was read already.
+// PreviewOf is Preview for a release that was read already.
 func (f *IntentFlags) PreviewOf(ctx context.Context, c *cluster.Cluster, release *payload.Payload,
 	ref string) (*previewResult, error) {
 	options, err := f.Options(ref, release)
@@ -180,8 +180,7 @@ func (f *IntentFlags) PreviewOf(ctx context.Context, c *cluster.Cluster, release
 	return &previewResult{outcome, release, c}, nil
 }
 
-// KnownRefusals returns why an API server would refuse objects of a release, as far as this is known without a
-// cluster.
+// KnownRefusals returns the reasons of API servers to refuse objects of a release that are known without a cluster.
 func KnownRefusals(ctx context.Context, release *payload.Payload) map[object.StepID][]fields.Refusal {
 	known := map[object.StepID][]fields.Refusal{}
 	for m, found := range refusals.Find(ctx, release.Manifests, nil) {
@@ -252,8 +251,8 @@ func (d *DryRun) Set(value string) error {
 // foreignFlag is the flag that names the managers and objects whose foreign fields an apply removes.
 const foreignFlag = "remove-foreign-fields"
 
-// removesForeign returns which foreign fields the values of the flag remove; nil if there are no values. A value with a
-// slash names an object, which the release must have, and any other value a manager.
+// removesForeign returns a function that reports whether the values of the flag remove foreign fields; nil if there are
+// no values. A value with a slash names an object of the release, and any other value a manager.
 func removesForeign(values []string, release *payload.Payload) (func(id kinds.ID, manager string) bool, error) {
 	if len(values) == 0 {
 		return nil, nil

@@ -55,7 +55,7 @@ func (f *NotifyFlags) Sender(ctx context.Context, clusterFlags *ClusterFlags) *n
 // notifyPatience limits the wait of a command for receivers at its end.
 const notifyPatience = 15 * time.Second
 
-// Close waits until all notifications are delivered, and prints which were not, in a line.
+// Close waits until all notifications are delivered, and prints a line about those that were not.
 func (f *NotifyFlags) Close(progress io.Writer) {
 	if err := f.sender.Close(notifyPatience); err != nil {
 		fmt.Fprintln(progress, err)

@@ -64,7 +64,7 @@ func (c choice[T]) Set(value string) error {
 	return nil
 }
 
-// textsOf returns texts of a type as plain ones.
+// textsOf returns texts of a type as strings.
 func textsOf[T ~string](all []T) []string {
 	texts := make([]string, len(all))
 	for i, item := range all {
@@ -135,7 +135,7 @@ func Align(rows []string) []string {
 	return strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
 }
 
-// mostAlike is the most items with the same cause that are printed one by one.
+// mostAlike limits the items with the same cause that are printed one by one.
 const mostAlike = 3
 
 // A Folded is an item to print, with the others of the same cause, which are only counted.
@@ -164,5 +164,5 @@ func Fold[T any](all []T, cause func(T) string) []Folded[T] {
 	return folds
 }
 
-// MostFiles is the most files in a line.
+// MostFiles limits the files in a line.
 const MostFiles = 3
