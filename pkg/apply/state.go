@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A RunState is a run at one moment: one of this process, or one of another process, as the record has it. It does not
+// A RunState is the state of a run at one time: of this process, or of another process by its record. It does not
 // change after it was published.
 type RunState struct {
 	Version    string

@@ -55,8 +55,8 @@ func (r *runner) do(ctx context.Context, stage deploymenthook.Stage, facts deplo
 	}
 }
 
-// create creates the pod of a hook. A final refusal is noted for the next decision, without an error. If a pod of the
-// same name exists, a killed process has created it, and the next look may show it.
+// create creates the pod of a hook. It notes a final refusal for the next decision, without an error. If a pod of the
+// same name exists, a killed process has created it, and the next facts may have it.
 func (r *runner) create(ctx context.Context, pod *corev1.Pod) error {
 	_, err := r.Cluster.Client.CoreV1().Pods(r.id.Namespace).Create(ctx, pod,
 		metav1.CreateOptions{FieldManager: deploymenthook.FieldManager})

@@ -43,7 +43,7 @@ func (s *stageStep) Preview(*object.Previewer) (object.Change, error) {
 	return object.Change{Action: object.Ran}, nil
 }
 
-// find finds out which hooks an apply would run, and tries their pods by dry runs.
+// find finds the hooks that an apply would run, and tries their pods by dry runs.
 func (p *preview) find(ctx context.Context, r *runner) error {
 	facts, err := r.look(ctx, "")
 	if err != nil {
@@ -63,8 +63,8 @@ func (p *preview) find(ctx context.Context, r *runner) error {
 	return nil
 }
 
-// tryPod returns why the cluster would refuse the pod of a hook. If its namespace does not exist yet, it returns that
-// error, unless the pod would be refused in every namespace.
+// tryPod returns the refusal of the cluster to create the pod of a hook; nil if there is none. If the namespace does
+// not exist yet, tryPod returns that error, unless the pod would be refused in every namespace.
 func tryPod(ctx context.Context, r *runner, pod *corev1.Pod) error {
 	try := func() error {
 		_, err := r.Cluster.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{

@@ -50,9 +50,9 @@ func (r reporter) reportFailure(ctx context.Context, live *appsv1.Deployment, re
 	return nil
 }
 
-// clear sets the condition to False when the failed hook has another result, or the rollout is over. It is called
-// before the state is saved, so that the next process does both again if this one is killed in between. An ignored
-// failure stays.
+// clear sets the condition to False when the failed hook has another result, or the rollout is over. The
+// condition is set before the state is saved: if this process is killed in between, the next process does both again.
+// An ignored failure stays.
 func (r reporter) clear(ctx context.Context, live *appsv1.Deployment, next deploymenthook.State,
 	result deploymenthook.HookResult) error {
 	if live == nil || conditionOf(live).Status != corev1.ConditionTrue || next.HasIgnored() ||

@@ -14,16 +14,16 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// immutableMessages are the messages with which API servers refuse to change an immutable field:
-// their answers have no reason of their own for it.
+// immutableMessages are the messages with which API servers refuse to change an immutable field: their answers have no
+// separate reason for such a refusal.
 var immutableMessages = []string{
 	"immutable", "may not change once set", "cannot change roleRef", "may not be changed", "cannot be changed",
 	"updates to statefulset spec for fields other than", "pod updates may not change fields other than",
 	"updates to provisioner are forbidden", "updates to parameters are forbidden",
 }
 
-// immutableFields returns the fields that a server refused to change; none if it refused the
-// object for another cause as well.
+// immutableFields returns the fields that a server refused to change; none if the server refused the object for another
+// cause as well.
 func immutableFields(err error) []string {
 	if !apierrors.IsInvalid(err) {
 		return nil
@@ -47,11 +47,11 @@ func immutableFields(err error) []string {
 	return fixed
 }
 
-// cannotChange returns which fields can't be changed.
+// cannotChange returns a text with the fields that can't be changed.
 func cannotChange(fixed []string) string { return strings.Join(fixed, ", ") + " can't be changed" }
 
-// wayOut returns what to do about fields that can't be changed.
-func wayOut(kind schema.GroupKind) string {
+// remedyFor returns the remedies for fields of a kind that can't be changed.
+func remedyFor(kind schema.GroupKind) string {
 	if kinds.HoldsData(kind) {
 		return "keep the fields as they were, or give the object another name"
 	}
@@ -60,12 +60,12 @@ func wayOut(kind schema.GroupKind) string {
 		RecreateAnnotation + `: "true"`
 }
 
-// mayRecreate returns an error if an object with changed immutable fields must not be deleted and created again: which
-// fields can't be changed, and what to do.
+// mayRecreate returns an error if an object with changed immutable fields must not be deleted and created again, with
+// the fields that can't be changed, and the remedies.
 func mayRecreate(resource cluster.Resource, m *payload.Manifest, fixed []string) error {
 	switch {
 	case !m.IsRecreated():
-		return refusal{ResourceInvalid, cannotChange(fixed) + ": " + wayOut(resource.GroupKind())}
+		return refusal{ResourceInvalid, cannotChange(fixed) + ": " + remedyFor(resource.GroupKind())}
 	case kinds.HoldsData(resource.GroupKind()):
 		return refusal{ResourceInvalid, cannotChange(fixed) + ", and to recreate a " + resource.Kind +
 			" would lose all that is in it: " + RecreateAnnotation + " does not hold for it"}
@@ -73,7 +73,7 @@ func mayRecreate(resource cluster.Resource, m *payload.Manifest, fixed []string)
 	return nil
 }
 
-// recreate deletes an object that can't be changed and creates it again, if its manifest allows that.
+// recreate deletes an object that can't be changed and creates it again, if the manifest allows to recreate the object.
 func (a *Applier) recreate(o *liveObject, fixed []string) (Change, error) {
 	m, resource := o.Manifest, o.resource
 	if err := mayRecreate(resource, m, fixed); err != nil {

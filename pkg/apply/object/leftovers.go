@@ -18,7 +18,7 @@ import (
 func (n *attempt) removeLeftovers(refused error) error {
 	n.hasSearched = true
 	details := status(refused).Details
-	// denied by a policy
+	// a policy has denied the object
 	if details == nil || hasMessage("denied request")(refused) || len(immutableFields(refused)) > 0 {
 		return refused
 	}
@@ -70,15 +70,15 @@ func (n *attempt) leastRemoval(leftovers *ownership.Leftovers) (removed []fieldp
 	if !isEnough(leftovers.Fields) {
 		return nil, would
 	}
-	removed = fewest(nil, leftovers.Fields, isEnough)
+	removed = fewestFields(nil, leftovers.Fields, isEnough)
 	if n.isDryRun() && len(removed) > 0 && !isEnough(removed) { // the last answer may be about other fields
 		return nil, would
 	}
 	return removed, would
 }
 
-// fewest returns the fewest of some fields to remove, in addition to others, so that isEnough holds.
-func fewest(others, some []fieldpath.Path, isEnough func([]fieldpath.Path) bool) []fieldpath.Path {
+// fewestFields returns the fewest of some fields to remove, in addition to others, so that isEnough holds.
+func fewestFields(others, some []fieldpath.Path, isEnough func([]fieldpath.Path) bool) []fieldpath.Path {
 	with := func(more []fieldpath.Path) []fieldpath.Path { return append(slices.Clone(others), more...) }
 	switch {
 	case isEnough(others):
@@ -87,6 +87,6 @@ func fewest(others, some []fieldpath.Path, isEnough func([]fieldpath.Path) bool)
 		return some
 	}
 	group, other := some[:len(some)/2], some[len(some)/2:]
-	needed := fewest(with(group), other, isEnough)
-	return append(fewest(with(needed), group, isEnough), needed...)
+	needed := fewestFields(with(group), other, isEnough)
+	return append(fewestFields(with(needed), group, isEnough), needed...)
 }

@@ -17,7 +17,7 @@ func TestFewestLeftovers(t *testing.T) {
 	}
 	for _, needed := range [][]int{{0}, {31}, {7, 8}, {0, 16, 31}} {
 		tries := 0
-		found := fewest(nil, some, func(removed []fieldpath.Path) bool {
+		found := fewestFields(nil, some, func(removed []fieldpath.Path) bool {
 			tries++
 			return !slices.ContainsFunc(needed, func(i int) bool {
 				return !slices.ContainsFunc(removed, some[i].Equals)

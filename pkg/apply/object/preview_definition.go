@@ -15,10 +15,10 @@ import (
 )
 
 // A comingDefinition is a CustomResourceDefinition of the payload: custom resources can be validated against it before
-// the cluster has it. It is nil if the payload has no definition of a kind.
+// the cluster has the definition. For a kind without a definition in the payload, the pointer is nil.
 type comingDefinition struct {
 	manifest *payload.Manifest
-	preview  func() (Change, error) // its change
+	preview  func() (Change, error) // of the definition itself
 	prepare  func() (*crd.Definition, error)
 }
 

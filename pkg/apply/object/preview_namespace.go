@@ -47,7 +47,8 @@ func (p *Previewer) tryElsewhere(o *liveObject, lacking prerequisite) (prerequis
 	return lacking, nil
 }
 
-// tryIn returns why the server would refuse to create an object in another namespace, by another name.
+// tryIn returns the refusal of the server to create an object in another namespace, by another name; nil if there is
+// none.
 func (p *Previewer) tryIn(namespace string, o *liveObject, name string) error {
 	draft := p.desired(o.Manifest)
 	if o.sent != nil { // without unknown fields
@@ -73,7 +74,7 @@ func nameOfItsOwn(m *payload.Manifest) string {
 	return strings.TrimRight(name[:max(1, len(name)-len(suffix))], "-.") + suffix
 }
 
-// IsAboutObject reports whether a server refuses an object itself, in whatever namespace. Refusals of admission may be
+// IsAboutObject reports whether a server refuses an object itself, in each namespace. Refusals of admission may be
 // about the namespace, since webhooks and policies select namespaces.
 func IsAboutObject(err error) bool {
 	return causeOf(err).reason == ResourceInvalid

@@ -82,7 +82,7 @@ func (p *Previewer) uncheckedLook(o *liveObject, would *unstructured.Unstructure
 // A prerequisite is an object or a property of the cluster without which the server can't validate an object.
 type prerequisite struct {
 	why   string // the object can't be validated; "" if it was
-	comes bool   // the release brings the prerequisite: the object is expected to match the release then
+	comes bool   // the release brings the prerequisite: the object is then expected to match the release
 
 	isTried bool // the server takes the object in another namespace
 }
@@ -116,7 +116,7 @@ func (p *Previewer) unmetBy(m *payload.Manifest, err error) prerequisite {
 	return prerequisite{}
 }
 
-// explainFor is the time limit for finding out why a webhook or another server has not answered the API server.
+// explainFor limits the time to find the reason why a webhook or another server has not answered the API server.
 const explainFor = 5 * time.Second
 
 // explain returns an error in a line, with the reason why a webhook or another server has not answered the API server.
@@ -220,7 +220,7 @@ func (p *Previewer) withoutKind(m *payload.Manifest, err error) (Change, error) 
 	return change, err
 }
 
-// kindComes returns how this release adds a kind; "" if it does not.
+// kindComes returns a text about the object of the release that adds a kind; "" if there is none.
 func (p *Previewer) kindComes(m *payload.Manifest) string {
 	if definition := p.definitionOf(m); definition != nil {
 		return definition.manifest.ID().String() + " is new, too: it was checked against that"

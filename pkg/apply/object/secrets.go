@@ -41,8 +41,7 @@ func maskSecrets(m *payload.Manifest, err error) error {
 	return errors.New(text + "; its message is not shown, since it may quote the Secret")
 }
 
-// refusedFields returns the fields that the server refuses, and why. The messages of webhooks about fields are left
-// out.
+// refusedFields returns the fields that the server refuses, with the reasons, and without the messages of webhooks.
 func refusedFields(err error, status metav1.Status) []string {
 	if isDeniedByWebhook(err) {
 		return nil
@@ -95,7 +94,7 @@ type maskedError struct {
 func (m maskedError) Error() string { return m.text }
 func (m maskedError) Unwrap() error { return m.err }
 
-// misfit matches a server's message for a value that has not the type of its field.
+// misfit matches a server's message for a value of a wrong type.
 var misfit = regexp.MustCompile(`(?m)(?:^|[\s:])(\.\S+): expected ([a-z]+)\b`)
 
 // holdsSecrets reports whether a manifest is or has a Secret. A Secret without values may have some on the cluster.
