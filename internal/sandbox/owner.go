@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/runlevel/runlevel/internal/sandbox/component"
+	"github.com/runlevel/runlevel/internal/sandbox/childprocess"
 )
 
 const (
@@ -42,7 +42,7 @@ func StartDetached(ctx context.Context, o Options, owner *exec.Cmd, prefix strin
 	defer os.Remove(log.Name())
 	defer log.Close()
 	owner.Stdout, owner.Stderr = log, log
-	owner.SysProcAttr = component.Detached()
+	owner.SysProcAttr = childprocess.Detached()
 	if err := owner.Start(); err != nil {
 		return err
 	}

@@ -195,7 +195,7 @@ type ports struct{ etcd, apiServer, callbacks int }
 // If reservePorts only listened on port 0 and closed the listener, the next program could get the port. So it first
 // opens and closes a connection, which leaves the port in TIME_WAIT: the kernel does not assign it as a free port, but
 // the programs of the sandbox can bind it by number. If another program binds the same number, the start fails with
-// component.ErrPortTaken, and Start tries again.
+// childprocess.ErrPortTaken, and Start tries again.
 func reservePorts() (ports, error) {
 	var p ports
 	for _, port := range []*int{&p.etcd, &p.apiServer} {

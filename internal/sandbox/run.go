@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
-	"github.com/runlevel/runlevel/internal/sandbox/component"
+	"github.com/runlevel/runlevel/internal/sandbox/childprocess"
 	"github.com/runlevel/runlevel/internal/sandbox/realnode"
 )
 
@@ -33,7 +33,7 @@ func RunWith(ctx context.Context, o Options, command *exec.Cmd) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	command.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig, "RUNLEVEL_SANDBOX_REGISTRY="+s.Registry)
-	command.SysProcAttr = component.DieWithParent()
+	command.SysProcAttr = childprocess.DieWithParent()
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
 	defer signal.Stop(signals)

@@ -9,7 +9,7 @@
 // A sandbox is not a cluster for workloads: without real nodes, no container runs, there is no kube-proxy, and Services
 // only connect the API server to pods that run as processes. The control plane never leaves the loopback.
 //
-// Start is the function to start from. Package sandbox/binaries finds or builds the programs, sandbox/component runs
+// Start is the function to start from. Package sandbox/binaries finds or builds the programs, sandbox/childprocess runs
 // them, sandbox/realnode adds nodes that run containers, and sandbox/sandboxtest shares one sandbox among the tests of
 // a package.
 package sandbox
@@ -28,7 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/runlevel/runlevel/internal/sandbox/component"
+	"github.com/runlevel/runlevel/internal/sandbox/childprocess"
 	"github.com/runlevel/runlevel/internal/sandbox/realnode"
 	"github.com/runlevel/runlevel/internal/sandbox/relay"
 )
@@ -62,7 +62,7 @@ type Sandbox struct {
 	gate       *relay.Gate
 	callbacks  *callbackServer
 	nodes      *realnode.Cluster // nil without real nodes
-	components *component.Group
+	components *childprocess.Group
 	started    time.Time
 	stop       func() error
 
@@ -97,7 +97,7 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 		if err == nil {
 			return s, nil
 		}
-		if attempt < startAttempts && errors.Is(err, component.ErrPortTaken) {
+		if attempt < startAttempts && errors.Is(err, childprocess.ErrPortTaken) {
 			continue
 		}
 		err = fmt.Errorf("start sandbox %s: %w", h.name(), err)
@@ -123,7 +123,7 @@ func launch(ctx context.Context, o Options, found preparation, h *stateFolder) (
 		home: h, gate: relay.NewGate(fmt.Sprintf("127.0.0.1:%d", p.apiServer)),
 	}
 	s.stop = sync.OnceValue(s.end)
-	s.components = component.NewGroup(h.dir, s.Logs)
+	s.components = childprocess.NewGroup(h.dir, s.Logs)
 	s.components.Changed = func() { _ = s.publish() } // for other processes
 	s.components.Restarts = func(name string) bool { return !s.gate.IsOpen() && name != APIServer && name != Etcd }
 	defer func() {
@@ -171,7 +171,7 @@ func (s *Sandbox) configure(ctx context.Context, o Options, found preparation, p
 	}
 	args := arguments(o, s.home, p)
 	for _, name := range o.components() {
-		s.components.Add(component.Command{Name: name, Program: found.programs[name], Args: args[name]})
+		s.components.Add(childprocess.Command{Name: name, Program: found.programs[name], Args: args[name]})
 	}
 	s.nodes.AddComponents(s.components)
 	return nil

@@ -24,7 +24,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/runlevel/runlevel/internal/sandbox/component"
+	"github.com/runlevel/runlevel/internal/sandbox/childprocess"
 )
 
 // patience is how long the first members have to find each other.
@@ -167,7 +167,7 @@ func (c *Cluster) start(number int, initial []string, state string) error {
 		"--initial-cluster", strings.Join(initial, ","), "--initial-cluster-state", state, "--unsafe-no-fsync",
 	)
 	command.Stdout, command.Stderr = log, log
-	command.SysProcAttr = component.DieWithParent()
+	command.SysProcAttr = childprocess.DieWithParent()
 	if err := command.Start(); err != nil {
 		return errors.Join(fmt.Errorf("start %s: %w", own, err), log.Close())
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/probe"
 	httpprobe "k8s.io/kubernetes/pkg/probe/http"
 
-	"github.com/runlevel/runlevel/internal/sandbox/component"
+	"github.com/runlevel/runlevel/internal/sandbox/childprocess"
 )
 
 const (
@@ -138,7 +138,7 @@ func (c *container) command(ctx context.Context) (*exec.Cmd, error) {
 	command.Args[0] = name
 	command.Dir = c.folder
 	command.Env = environment.list()
-	command.SysProcAttr = component.ChildAttributes()
+	command.SysProcAttr = childprocess.ChildAttributes()
 	return command, nil
 }
 

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
-	"github.com/runlevel/runlevel/internal/sandbox/component"
+	"github.com/runlevel/runlevel/internal/sandbox/childprocess"
 	"github.com/runlevel/runlevel/internal/sandbox/credentials"
 	"github.com/runlevel/runlevel/internal/sandbox/realnode/clusterdns"
 	"github.com/runlevel/runlevel/internal/sandbox/realnode/registries"
@@ -37,8 +37,8 @@ type Options struct {
 type Cluster struct {
 	options    Options
 	set        nodeSet
-	apiServer  string                   // address of the gate on the network
-	components [][]*component.Component // of each node, in the order in which they start
+	apiServer  string                      // address of the gate on the network
+	components [][]*childprocess.Component // of each node, in the order in which they start
 
 	registry  *http.Server
 	pullProxy *http.Server
@@ -157,12 +157,12 @@ func (c *Cluster) Configure(ca *credentials.Authority, file string) ([]credentia
 }
 
 // AddComponents adds the components of the nodes to a group.
-func (c *Cluster) AddComponents(group *component.Group) {
+func (c *Cluster) AddComponents(group *childprocess.Group) {
 	if c == nil {
 		return
 	}
 	for _, n := range c.set.nodes() {
-		var components []*component.Component
+		var components []*childprocess.Component
 		for _, command := range n.commands(c.options.Programs) {
 			components = append(components, group.Add(command))
 		}
@@ -171,7 +171,7 @@ func (c *Cluster) AddComponents(group *component.Group) {
 }
 
 // Start starts the nodes. The API server must be ready.
-func (c *Cluster) Start(ctx context.Context, client kubernetes.Interface, group *component.Group) error {
+func (c *Cluster) Start(ctx context.Context, client kubernetes.Interface, group *childprocess.Group) error {
 	if err := c.connectServices(ctx, client); err != nil {
 		return fmt.Errorf("connect the API server and the nodes: %w", err)
 	}
@@ -184,7 +184,8 @@ func (c *Cluster) Start(ctx context.Context, client kubernetes.Interface, group 
 
 // startNode starts the container runtime of a node, and the other components once it answers: a kubelet does not wait
 // for it.
-func (c *Cluster) startNode(ctx context.Context, n node, group *component.Group, all []*component.Component) error {
+func (c *Cluster) startNode(ctx context.Context, n node, group *childprocess.Group,
+	all []*childprocess.Component) error {
 	runtime := all[0]
 	if err := group.Start(runtime); err != nil {
 		return err

@@ -14,14 +14,14 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/runlevel/runlevel/internal/sandbox/component"
+	"github.com/runlevel/runlevel/internal/sandbox/childprocess"
 )
 
 // errNoCRI is the error of a container runtime that runs without its CRI service, which the kubelet needs.
 var errNoCRI = errors.New("the CRI service is not loaded")
 
 // awaitCRI waits until the container runtime of the node answers requests of a kubelet.
-func (n node) awaitCRI(ctx context.Context, runtime *component.Component) error {
+func (n node) awaitCRI(ctx context.Context, runtime *childprocess.Component) error {
 	const interval = 20 * time.Millisecond
 	err := wait.PollUntilContextCancel(ctx, interval, true, n.isCRIReady)
 	switch {
@@ -51,7 +51,7 @@ func (n node) isCRIReady(ctx context.Context) (bool, error) {
 
 // explainMissingCRI adds to an error why containerd has not loaded its CRI service: the errors of the service's plugins
 // in the log.
-func explainMissingCRI(err error, runtime *component.Component) error {
+func explainMissingCRI(err error, runtime *childprocess.Component) error {
 	lines := runtime.LogLines(func(line string) bool {
 		return strings.Contains(line, "failed to load plugin") && strings.Contains(line, ".cri")
 	})

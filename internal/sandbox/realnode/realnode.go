@@ -17,7 +17,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/runlevel/runlevel/internal/sandbox/component"
+	"github.com/runlevel/runlevel/internal/sandbox/childprocess"
 )
 
 // The numbers of sets: the second byte of their networks.
@@ -100,17 +100,17 @@ func (n node) path(elements ...string) string {
 func (n node) socket() string { return n.path("containerd.sock") }
 
 // commands returns the components of a node in the order in which they start.
-func (n node) commands(programs Programs) []component.Command {
-	inside := func(name, program string, args ...string) component.Command {
+func (n node) commands(programs Programs) []childprocess.Command {
+	inside := func(name, program string, args ...string) childprocess.Command {
 		// Not "ip netns exec": that mounts /sys again, without its control groups.
-		return component.Command{
+		return childprocess.Command{
 			Name: fmt.Sprintf("%s-%d", name, n.index), Program: programs.Nsenter,
 			Args: append([]string{"--net=" + filepath.Join(namespaces, n.namespace()), program}, args...),
 		}
 	}
 	runtime := inside("containerd", programs.Containerd, "--config", n.path("containerd.toml"))
 	runtime.Env = n.set.proxyEnvironment()
-	return []component.Command{
+	return []childprocess.Command{
 		runtime,
 		inside("kubelet", programs.Kubelet,
 			"--config", n.path("kubelet.yaml"), "--kubeconfig", n.path("kubelet.kubeconfig"),

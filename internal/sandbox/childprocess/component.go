@@ -1,11 +1,11 @@
-// Package component runs the programs of a sandbox as child processes: it starts and kills them, reports the ones that
-// exit by themselves, and quotes their logs in errors.
+// Package childprocess runs the programs of a sandbox as child processes: it starts and kills them, reports the ones
+// that exit by themselves, and quotes their logs in errors.
 //
 // It does not know the purpose of the programs: packages sandbox and realnode have their command lines. On Linux, the
 // kernel kills all processes when this one ends.
 //
 // A Group has all components of a sandbox: start with its methods Add and Start.
-package component
+package childprocess
 
 import (
 	"fmt"

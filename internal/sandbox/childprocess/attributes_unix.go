@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package component
+package childprocess
 
 import "syscall"
 
