@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -21,8 +22,8 @@ import (
 // sandbox/controlplane/main.go.
 const dieWithStdin = "RUNLEVEL_DIE_WITH_STDIN=1"
 
-// garbageCollection has the components collect garbage less often than Go does by default. It saves an eighth of their
-// processor time, for 80 MB of memory. A GOGC in the user's environment overrides it.
+// garbageCollection makes the components collect garbage less often than Go does by default. The setting saves an
+// eighth of their processor time, for 80 MB of memory. A GOGC in the user's environment has precedence.
 const garbageCollection = "GOGC=300"
 
 // A Command is the command line of a component.
@@ -70,7 +71,7 @@ func (c *Component) start() error {
 		return fmt.Errorf("open the log of %s: %w", c.Name, err)
 	}
 	cmd := exec.Command(c.Program, c.Args...)
-	cmd.Args[0] = c.Name // several names may link to one program
+	cmd.Args[0] = filepath.Base(c.Program) // several names may link to one program, which acts by its name
 	cmd.Env = append(environment(c.group.Home), c.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = ChildAttributes()

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// minWaitTime is the minimum time that a component runs which exits because it has waited in vain for the API
+	// minWaitTime is the minimum running time of a component that exits because it has waited in vain for the API
 	// server. A component that exits earlier can't run at all.
 	minWaitTime = 5 * time.Second
-	// exitDelay is the time that an error waits for the exit of a component that explains it: requests fail before this
-	// process notices the exit.
+	// exitDelay is the time for which WhileAlive waits, after an error, for the exit of a component that explains the
+	// error: requests fail before this process notices the exit.
 	exitDelay = 200 * time.Millisecond
 	// reportedFailures is the capacity of the channel of Died.
 	reportedFailures = 8
@@ -28,8 +28,7 @@ var ErrStopped = errors.New("the sandbox has been stopped")
 type Group struct {
 	Home string // folder for settings of components
 	Logs string // folder of the logs
-	// Restarts reports whether a component that has exited after minWaitTime is started again. Otherwise its exit is a
-	// failure.
+	// Restarts reports whether a component that has exited after minWaitTime is restarted. Any other exit is a failure.
 	Restarts func(name string) bool
 	// Changed is called after a failure.
 	Changed func()
@@ -114,15 +113,15 @@ func (g *Group) IsStopped() bool {
 // Died returns a channel that receives each failure, up to reportedFailures that nobody has received.
 func (g *Group) Died() <-chan error { return g.died }
 
-// Failure returns the first failure: why a component exited by itself.
+// Failure returns the first failure: the error of a component that exited by itself.
 func (g *Group) Failure() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.failure
 }
 
-// WhileAlive calls a function whose context ends when a component fails, or the group is stopped. The failure is the
-// cause of every error of the function that it precedes, so WhileAlive returns the failure instead.
+// WhileAlive calls a function whose context ends when a component fails, or the group is stopped. If the function
+// returns an error after a failure, WhileAlive returns the failure, which is the cause of the error.
 func (g *Group) WhileAlive(parent context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -139,7 +138,7 @@ func (g *Group) WhileAlive(parent context.Context, do func(context.Context) erro
 	}
 }
 
-// notify has failures, and Stop, end a context. The function that it returns undoes that.
+// notify makes failures and Stop cancel a context, until undo is called.
 func (g *Group) notify(cancel context.CancelCauseFunc) (undo func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -154,7 +153,7 @@ func (g *Group) notify(cancel context.CancelCauseFunc) (undo func()) {
 	}
 }
 
-// handleExit starts a component again that has waited in vain for the API server. Every other exit is a failure, which
+// handleExit restarts a component that has waited in vain for the API server. Every other exit is a failure, which
 // handleExit reports.
 func (g *Group) handleExit(c *Component, p *process) {
 	if time.Since(p.startedAt) > minWaitTime && g.Restarts(c.Name) && g.Start(c) == nil {

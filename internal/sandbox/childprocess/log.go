@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// searchedLogBytes bounds how much of a log's end is searched for a cause: the message of a panic can be far from
-	// the last line.
+	// searchedLogBytes limits the part of a log's end that is searched for a cause: the message of a panic can be far
+	// from the last line.
 	searchedLogBytes = 64 << 10
-	// quotedLogLines and quotedLineBytes bound the quote of the log in an error.
+	// quotedLogLines and quotedLineBytes limit the quote of the log in an error.
 	quotedLogLines  = 6
 	quotedLineBytes = 400
 )
@@ -24,7 +24,7 @@ const (
 // ErrPortTaken marks the only failure that another attempt may fix.
 var ErrPortTaken = errors.New("another program took its port; try again")
 
-// startError explains why the program could not be started.
+// startError adds the remedy to the error of a program that could not be started.
 func (c *Component) startError(err error) error {
 	switch {
 	case errors.Is(err, os.ErrPermission):
@@ -64,8 +64,8 @@ func (c *Component) WithLog(err error) error {
 	return err
 }
 
-// LogLines returns those of the last log lines of the running process for which isWanted returns true, as an error
-// quotes them, or the last lines if there are none.
+// LogLines returns the last log lines of the running process for which isWanted returns true, or simply the last lines
+// if there are none. The lines have the format of quotes in errors.
 func (c *Component) LogLines(isWanted func(line string) bool) string {
 	p := c.process()
 	if p == nil {

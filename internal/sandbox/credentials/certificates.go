@@ -25,9 +25,9 @@ const lifetime = 30 * 24 * time.Hour
 // keys generates the keys of all certificates.
 var keys = crypto.ECDSAKeyPairGenerator{Curve: crypto.P256}
 
-// An Authority is a certificate authority of one sandbox. A sandbox has three, as a real cluster does: for clients of
-// etcd, for the aggregator, and for all other certificates. With a common one, every user could issue certificates for
-// the other two.
+// An Authority is a certificate authority. A sandbox has three authorities, as a real cluster does: for clients of
+// etcd, for the aggregator, and for all other certificates. With a common authority, clients of the API server could
+// also connect to etcd, and act as the aggregator.
 type Authority struct{ crypto.CA }
 
 // A KeyPair is a certificate and its private key, in PEM.
@@ -39,8 +39,8 @@ func NewAuthority(name string) (*Authority, error) {
 	return &Authority{crypto.CA{Config: config, SerialGenerator: &crypto.RandomSerialGenerator{}}}, err
 }
 
-// Server issues a certificate for serving on loopback under the given names. It is valid for clients, too: etcd
-// connects to itself.
+// Server issues a certificate for a server with the given names, which are its names or addresses, and for the
+// loopback. The certificate is valid for clients, too: etcd connects to itself.
 func (a *Authority) Server(names ...string) (KeyPair, error) {
 	hosts := sets.New(names...).Insert("127.0.0.1", "::1")
 	user := &authentication.DefaultInfo{Name: names[0]}

@@ -17,14 +17,21 @@ import (
 // A User authenticates with a token, as the accounts of pods do. An API server caches the user of a token for some
 // seconds, but verifies a client certificate at each request, which took a tenth of the time of our tests.
 type User struct {
-	Name   string
-	groups []string
-	token  string
+	Name      string
+	groups    []string
+	token     string
+	tokenFile string // instead of a token
+	namespace string // of the context in a kubeconfig
 }
 
 // NewUser returns a user with a new token.
 func NewUser(name string, groups ...string) User {
 	return User{Name: name, groups: groups, token: rand.Text()}
+}
+
+// NewPodUser returns the user of a pod, who has a token in a file.
+func NewPodUser(tokenFile, namespace string) User {
+	return User{Name: "pod", tokenFile: tokenFile, namespace: namespace}
 }
 
 // WriteTokens writes the file in which the API server looks up users by their tokens: a line for each, with token,
@@ -43,20 +50,22 @@ func WriteTokens(file string, users []User) error {
 	return nil
 }
 
-// A Server is an API server as its clients know it.
+// A Server has the address and the authority of an API server.
 type Server struct {
 	URL string
 	CA  []byte // certificate of its authority, in PEM
 }
 
-// WriteKubeconfig writes a kubeconfig with a context for each user, which is named after the user. The first one is the
-// current context.
+// WriteKubeconfig writes a kubeconfig with a context for each user, which is named after the user. The context of the
+// first user is the current context.
 func (s Server) WriteKubeconfig(file string, users ...User) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["sandbox"] = &clientcmdapi.Cluster{Server: s.URL, CertificateAuthorityData: s.CA}
 	for _, user := range users {
-		config.AuthInfos[user.Name] = &clientcmdapi.AuthInfo{Token: user.token}
-		config.Contexts[user.Name] = &clientcmdapi.Context{Cluster: "sandbox", AuthInfo: user.Name}
+		config.AuthInfos[user.Name] = &clientcmdapi.AuthInfo{Token: user.token, TokenFile: user.tokenFile}
+		config.Contexts[user.Name] = &clientcmdapi.Context{
+			Cluster: "sandbox", AuthInfo: user.Name, Namespace: user.namespace,
+		}
 	}
 	config.CurrentContext = users[0].Name
 	if err := clientcmd.WriteToFile(*config, file); err != nil {

@@ -5,56 +5,44 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/openshift/library-go/pkg/crypto"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
+
+	"github.com/runlevel/runlevel/internal/sandbox/credentials"
 )
-
-// keys creates the keys of all certificates.
-var keys = crypto.ECDSAKeyPairGenerator{Curve: crypto.P256}
-
-// An authority signs the certificates of one etcd cluster: of its members, and of its clients.
-type authority struct {
-	crypto.CA
-	folder string
-}
 
 // TLSFiles are the paths of a certificate, of its key, and of the authority.
 type TLSFiles struct{ Cert, Key, CA string }
 
-func newAuthority(folder string) (*authority, error) {
-	own, err := crypto.NewSigningCertificate("etcd", keys)
+// newAuthority creates the authority of all members and clients, and writes its certificate into the folder.
+func newAuthority(folder string) (*credentials.Authority, error) {
+	authority, err := credentials.NewAuthority("etcd")
 	if err != nil {
 		return nil, err
 	}
-	a := &authority{crypto.CA{Config: own, SerialGenerator: &crypto.RandomSerialGenerator{}}, folder}
-	files := a.files("ca")
-	return a, own.WriteCertConfigFile(files.Cert, files.Key)
+	pair, err := authority.KeyPair()
+	if err != nil {
+		return nil, err
+	}
+	return authority, pair.Write(folder, "ca")
 }
 
 // sign creates a certificate of a member at an address, or of a client if there is no address. Members call each other
-// from the first address of loopback.
-func (a *authority) sign(name, address string) (TLSFiles, error) {
-	files, who := a.files(name), &user.DefaultInfo{Name: name}
-	issued, err := a.NewClientCertificate(who, keys)
+// from the first address of the loopback, for which each certificate of a member is valid, too.
+func (c *Cluster) sign(name, address string) (TLSFiles, error) {
+	pathOf := func(file string) string { return filepath.Join(c.Folder, file) }
+	files := TLSFiles{Cert: pathOf(name + ".crt"), Key: pathOf(name + ".key"), CA: pathOf("ca.crt")}
+	pair, err := c.authority.Client(name)
 	if address != "" {
-		issued, err = a.NewPeerCertificate(sets.New(address, "127.0.0.1"), who, keys)
+		pair, err = c.authority.Server(name, address)
 	}
 	if err != nil {
 		return files, err
 	}
-	return files, issued.WriteCertConfigFile(files.Cert, files.Key)
+	return files, pair.Write(c.Folder, name)
 }
 
-// files returns where the certificate of a name is.
-func (a *authority) files(name string) TLSFiles {
-	pathOf := func(file string) string { return filepath.Join(a.folder, file) }
-	return TLSFiles{Cert: pathOf(name + ".crt"), Key: pathOf(name + ".key"), CA: pathOf("ca.crt")}
-}
-
-// ClientTLS returns how a client connects to members.
+// ClientTLS returns the configuration with which a client connects to members.
 func (c *Cluster) ClientTLS() (*tls.Config, error) {
 	files := c.ClientFiles
 	return rest.TLSConfigFor(
@@ -62,19 +50,19 @@ func (c *Cluster) ClientTLS() (*tls.Config, error) {
 	)
 }
 
-// FrontTLS returns how a server in front of a member is connected to.
+// FrontTLS returns the configuration of a server in front of a member.
 func (c *Cluster) FrontTLS(number int) (*tls.Config, error) {
-	files, err := c.authority.sign(name(number)+"-front", c.Address(number))
+	files, err := c.sign(memberName(number)+"-front", c.Address(number))
 	if err != nil {
-		return nil, fmt.Errorf("make a certificate for the front of %s: %w", name(number), err)
+		return nil, fmt.Errorf("create a certificate for the front of %s: %w", memberName(number), err)
 	}
-	own, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+	certificate, err := tls.LoadX509KeyPair(files.Cert, files.Key)
 	if err != nil {
 		return nil, err
 	}
 	clients, err := cert.NewPool(files.CA)
 	return &tls.Config{
-		Certificates: []tls.Certificate{own},
+		Certificates: []tls.Certificate{certificate},
 		ClientCAs:    clients,
 		ClientAuth:   tls.RequireAndVerifyClientCert,
 		MinVersion:   tls.VersionTLS12,

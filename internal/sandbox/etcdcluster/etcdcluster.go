@@ -1,21 +1,18 @@
 // Package etcdcluster runs a real etcd cluster on this machine: each member is a process at a loopback address of its
 // own, with TLS and client certificates, as on the machines of a control plane.
 //
-// It stores nothing for longer than it runs: nothing is synced to the disk. It is for the demo and for tests of what
-// changes the members of etcd.
+// The data is lost at the end, because no member syncs it to the disk. The demo and tests use the package for programs
+// that add and remove members of etcd.
 //
-// New is the call to start from, then Bootstrap. Members join by Join, as an etcd operator has them do on a new
-// machine, and end by Kill, as with their machine. authority.go has the certificates.
+// Start with New, then Bootstrap. Join adds a member, as an etcd operator does on a new machine; Kill ends a member, as
+// the end of its machine does. authority.go has the certificates.
 package etcdcluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,17 +22,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/runlevel/runlevel/internal/sandbox/childprocess"
+	"github.com/runlevel/runlevel/internal/sandbox/credentials"
 )
 
-// patience is how long the first members have to find each other.
-const patience = 2 * time.Minute
+// bootstrapTimeout limits the time until the first members serve.
+const bootstrapTimeout = 2 * time.Minute
 
-// Options set how a cluster runs.
+// Options configure a cluster.
 type Options struct {
-	Program string // etcd's
-	Folder  string // of all files
-	// Front, if there is one, puts a server in front of a member before it starts: clients find that one at ClientURL,
-	// and it finds the member at the URL that it is given. The member is ended by Kill, its front by the caller.
+	Program string // etcd
+	Folder  string // for data, logs and certificates
+	// Front starts a server in front of a member before the member starts. Clients reach the server at ClientURL; the
+	// server reaches the member at the URL member. Kill ends the member, the caller ends the server. Without Front,
+	// clients reach the member itself.
 	Front func(number int, member string) error
 }
 
@@ -45,31 +44,27 @@ type Cluster struct {
 	ClientFiles TLSFiles // a certificate of a client
 
 	network   string // the first three bytes of all addresses
-	authority *authority
+	authority *credentials.Authority
 	client    *http.Client
+	processes *childprocess.Group
 
 	mu      sync.Mutex
-	running map[int]*process // by the number of the member
+	running map[int]*childprocess.Component // by the number of the member, until Kill
 }
 
-// A process is that of a member.
-type process struct {
-	command *exec.Cmd
-	ended   chan struct{}
-}
-
-// New prepares a cluster at addresses that no other one on this machine is likely to have.
+// New prepares a cluster. Other clusters on this machine are unlikely to have the same addresses.
 func New(o Options) (*Cluster, error) {
-	authority, err := newAuthority(o.Folder)
-	if err != nil {
-		return nil, fmt.Errorf("make certificates for etcd: %w", err)
-	}
 	c := &Cluster{
-		Options: o, authority: authority, running: map[int]*process{},
+		Options: o, processes: childprocess.NewGroup(o.Folder, o.Folder), running: map[int]*childprocess.Component{},
 		network: fmt.Sprintf("127.%d.%d.", 1+rand.IntN(250), rand.IntN(250)),
 	}
-	if c.ClientFiles, err = authority.sign("client", ""); err != nil {
-		return nil, fmt.Errorf("make certificates for etcd: %w", err)
+	c.processes.Restarts, c.processes.Changed = func(string) bool { return false }, func() {}
+	var err error
+	if c.authority, err = newAuthority(o.Folder); err == nil {
+		c.ClientFiles, err = c.sign("client", "")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create certificates for etcd: %w", err)
 	}
 	config, err := c.ClientTLS()
 	if err != nil {
@@ -83,34 +78,34 @@ func New(o Options) (*Cluster, error) {
 func (c *Cluster) Bootstrap(ctx context.Context, numbers ...int) error {
 	var initial []string
 	for _, number := range numbers {
-		initial = append(initial, name(number)+"="+c.peerURL(number))
+		initial = append(initial, memberName(number)+"="+c.peerURL(number))
 	}
 	for _, number := range numbers {
 		if err := c.start(number, initial, "new"); err != nil {
 			return err
 		}
 	}
-	var refused error
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true,
+	var lastErr error
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, bootstrapTimeout, true,
 		func(ctx context.Context) (bool, error) {
-			_, refused = c.Members(ctx) // which takes a quorum
-			return refused == nil, nil
+			_, lastErr = c.Members(ctx) // needs a quorum
+			return lastErr == nil, nil
 		})
 	if err != nil {
-		return fmt.Errorf("etcd's first members do not serve; their logs are in %s: %w", c.Folder, refused)
+		return fmt.Errorf("etcd's first members do not serve; their logs are in %s: %w", c.Folder, lastErr)
 	}
 	return nil
 }
 
-// Address returns where the member with a number is, or will be.
+// Address returns the address of the member with a number, which need not run.
 func (c *Cluster) Address(number int) string { return fmt.Sprint(c.network, number) }
 
-// ClientURL returns where clients find a member.
+// ClientURL returns the URL at which clients reach a member, or its front.
 func (c *Cluster) ClientURL(number int) string { return "https://" + c.Address(number) + ":2379" }
 
 func (c *Cluster) peerURL(number int) string { return "https://" + c.Address(number) + ":2380" }
 
-// memberURL returns where a member itself serves clients.
+// memberURL returns the URL at which the member itself serves clients.
 func (c *Cluster) memberURL(number int) string {
 	if c.Front == nil {
 		return c.ClientURL(number)
@@ -118,7 +113,7 @@ func (c *Cluster) memberURL(number int) string {
 	return "https://" + c.Address(number) + ":12379"
 }
 
-func name(number int) string { return fmt.Sprintf("etcd-%d", number) }
+func memberName(number int) string { return fmt.Sprintf("etcd-%d", number) }
 
 // Join adds a member as a learner unless it is in the list, and starts it.
 func (c *Cluster) Join(ctx context.Context, number int) error {
@@ -135,7 +130,7 @@ func (c *Cluster) Join(ctx context.Context, number int) error {
 	var initial []string
 	for _, member := range members {
 		if isMember(member) {
-			member.Name = name(number)
+			member.Name = memberName(number)
 		}
 		initial = append(initial, member.Name+"="+member.PeerURLs[0])
 	}
@@ -144,42 +139,31 @@ func (c *Cluster) Join(ctx context.Context, number int) error {
 
 // start starts the process of a member.
 func (c *Cluster) start(number int, initial []string, state string) error {
-	own := name(number)
-	files, err := c.authority.sign(own, c.Address(number))
+	name := memberName(number)
+	files, err := c.sign(name, c.Address(number))
 	if err != nil {
-		return fmt.Errorf("make a certificate for %s: %w", own, err)
+		return fmt.Errorf("create a certificate for %s: %w", name, err)
 	}
 	if c.Front != nil {
 		if err := c.Front(number, c.memberURL(number)); err != nil {
-			return fmt.Errorf("put a server in front of %s: %w", own, err)
+			return fmt.Errorf("start a server in front of %s: %w", name, err)
 		}
 	}
-	log, err := os.Create(filepath.Join(c.Folder, own+".log"))
-	if err != nil {
-		return err
-	}
-	command := exec.Command(c.Program, "--name", own, "--data-dir", filepath.Join(c.Folder, own),
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	member := c.processes.Add(childprocess.Command{Name: name, Program: c.Program, Args: []string{
+		"--name", name, "--data-dir", filepath.Join(c.Folder, name),
 		"--listen-peer-urls", c.peerURL(number), "--initial-advertise-peer-urls", c.peerURL(number),
 		"--listen-client-urls", c.memberURL(number), "--advertise-client-urls", c.ClientURL(number),
 		"--cert-file", files.Cert, "--key-file", files.Key, "--trusted-ca-file", files.CA, "--client-cert-auth",
 		"--peer-cert-file", files.Cert, "--peer-key-file", files.Key, "--peer-trusted-ca-file", files.CA,
 		"--peer-client-cert-auth",
 		"--initial-cluster", strings.Join(initial, ","), "--initial-cluster-state", state, "--unsafe-no-fsync",
-	)
-	command.Stdout, command.Stderr = log, log
-	command.SysProcAttr = childprocess.DieWithParent()
-	if err := command.Start(); err != nil {
-		return errors.Join(fmt.Errorf("start %s: %w", own, err), log.Close())
+	}})
+	if err := c.processes.Start(member); err != nil {
+		return err
 	}
-	p := &process{command: command, ended: make(chan struct{})}
-	go func() {
-		_ = command.Wait() // it is ended by a signal
-		_ = log.Close()
-		close(p.ended)
-	}()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.running[number] = p
+	c.running[number] = member
 	return nil
 }
 
@@ -187,40 +171,23 @@ func (c *Cluster) start(number int, initial []string, state string) error {
 func (c *Cluster) HasEnded(number int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.running[number]
-	if p == nil {
-		return false
-	}
-	select {
-	case <-p.ended:
-		return true
-	default:
-		return false
-	}
+	member := c.running[number]
+	return member != nil && member.PID() == 0
 }
 
 // Kill ends a member as the end of its machine does.
 func (c *Cluster) Kill(number int) {
 	c.mu.Lock()
-	p := c.running[number]
+	member := c.running[number]
 	delete(c.running, number)
 	c.mu.Unlock()
-	if p != nil {
-		_ = p.command.Process.Kill() // it may have ended
-		<-p.ended
+	if member != nil {
+		member.Kill()
 	}
 }
 
-// Stop ends all members.
+// Stop ends all members. It must be called once.
 func (c *Cluster) Stop() {
-	c.mu.Lock()
-	var numbers []int
-	for number := range c.running {
-		numbers = append(numbers, number)
-	}
-	c.mu.Unlock()
-	for _, number := range numbers {
-		c.Kill(number)
-	}
+	c.processes.Stop()
 	c.client.CloseIdleConnections()
 }

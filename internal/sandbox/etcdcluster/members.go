@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// A Member is what etcd reports of a member.
+// A Member has the data that etcd reports of a member.
 type Member struct {
-	Name      string   `json:"name"` // empty until it has started
+	Name      string   `json:"name"` // empty until the member has started
 	PeerURLs  []string `json:"peerURLs"`
 	IsLearner bool     `json:"isLearner"`
 }
@@ -35,45 +35,45 @@ func (c *Cluster) Members(ctx context.Context) ([]Member, error) {
 	return list.Members, nil
 }
 
-// addLearner adds a member. etcd refuses that as unhealthy until its members have been connected with each other for 5
-// seconds.
+// addLearner adds a member as a learner. etcd refuses a new member, as in an unhealthy cluster, until its members have
+// been connected with each other for 5 seconds.
 func (c *Cluster) addLearner(ctx context.Context, peerURL string) error {
 	request := map[string]any{"peerURLs": []string{peerURL}, "isLearner": true}
-	var refused error
+	var lastErr error
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true,
 		func(ctx context.Context) (bool, error) {
-			refused = c.call(ctx, "add", request, &struct{}{})
-			if refused != nil && strings.Contains(refused.Error(), "unhealthy cluster") {
+			lastErr = c.call(ctx, "add", request, &struct{}{})
+			if lastErr != nil && strings.Contains(lastErr.Error(), "unhealthy cluster") {
 				return false, nil
 			}
-			return true, refused
+			return true, lastErr
 		})
 	switch {
 	case err == nil:
 		return nil
-	case refused != nil: // it is more precise than the end of the poll
-		err = refused
+	case lastErr != nil: // more precise than the timeout
+		err = lastErr
 	}
 	return fmt.Errorf("add a learner to etcd: %w", err)
 }
 
-// call asks the members that run for something, one after the other until one answers: by the JSON that etcd serves
-// beside gRPC, so that a program that shows a cluster needs no client of etcd.
+// call sends a request to the running members, one after the other, until one answers. It uses the JSON API that etcd
+// serves beside gRPC, so that callers need no client of etcd.
 func (c *Cluster) call(ctx context.Context, method string, request, response any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return err
 	}
-	failed := errors.New("no member runs")
+	lastErr := errors.New("no member runs")
 	c.mu.Lock()
 	numbers := slices.Sorted(maps.Keys(c.running))
 	c.mu.Unlock()
 	for _, number := range numbers {
-		if failed = c.post(ctx, c.memberURL(number)+"/v3/cluster/member/"+method, body, response); failed == nil {
+		if lastErr = c.post(ctx, c.memberURL(number)+"/v3/cluster/member/"+method, body, response); lastErr == nil {
 			return nil
 		}
 	}
-	return failed
+	return lastErr
 }
 
 func (c *Cluster) post(ctx context.Context, url string, body []byte, response any) error {

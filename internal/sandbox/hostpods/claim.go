@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
+
+	"github.com/runlevel/runlevel/internal/sandbox/credentials"
 )
 
 // The annotation that keeps kwok from simulating a pod; docs/sandbox.md describes it.
@@ -31,8 +31,8 @@ const (
 	cleanupTimeout = 10 * time.Second
 )
 
-// claimPods has the API server annotate new pods, so that kwok does not set them ready before their processes are. It
-// returns the name of the admission policy once the API server enforces the policy.
+// claimPods makes the API server annotate new pods, so that kwok does not set a pod ready before its processes are
+// ready. It returns the name of the admission policy once the API server enforces the policy.
 func (h *HostPods) claimPods(ctx context.Context) (policy string, err error) {
 	policy = "hostpods-" + rand.String(10)
 	admission := h.client.AdmissionregistrationV1()
@@ -55,8 +55,8 @@ func (h *HostPods) claimPods(ctx context.Context) (policy string, err error) {
 	return policy, h.awaitPolicy(ctx, policy)
 }
 
-// newPolicy returns the policy. It also matches a pod of the policy's own name, which awaitPolicy creates. An error in
-// the policy does not refuse a pod.
+// newPolicy returns the policy. The policy also matches a pod with the name of the policy, which awaitPolicy creates.
+// An error in the policy does not refuse a pod.
 func (h *HostPods) newPolicy(name string) *admissionv1.MutatingAdmissionPolicy {
 	ignore := admissionv1.Ignore
 	return &admissionv1.MutatingAdmissionPolicy{
@@ -142,8 +142,8 @@ func (h *HostPods) deletePolicy(ctx context.Context, policy string) error {
 // tokenLifetime is as long as that of the sandbox's certificates, so that no token is renewed.
 const tokenLifetime = 30 * 24 * time.Hour
 
-// token returns a token of the pod's service account, which is valid as long as the pod exists. It requests one token
-// for each audience.
+// token returns a token of the pod's service account for an audience, which is valid as long as the pod exists. Each
+// token is requested once.
 func (p *hostPod) token(ctx context.Context, audience string) ([]byte, error) {
 	if token, isKnown := p.tokens[audience]; isKnown {
 		return token, nil
@@ -167,7 +167,7 @@ func (p *hostPod) token(ctx context.Context, audience string) ([]byte, error) {
 	return p.tokens[audience], nil
 }
 
-// writeKubeconfig writes a kubeconfig whose user is the one of a token's file.
+// writeKubeconfig writes a kubeconfig of a user with a token in a file.
 func (c *container) writeKubeconfig(file, tokenFile string) error {
 	config := rest.CopyConfig(c.pod.host.options.Config)
 	if err := rest.LoadTLSFiles(config); err != nil {
@@ -177,20 +177,6 @@ func (c *container) writeKubeconfig(file, tokenFile string) error {
 	if err != nil {
 		return err
 	}
-	written := clientcmdapi.NewConfig()
-	written.Clusters["sandbox"] = &clientcmdapi.Cluster{
-		Server:                   server.String(),
-		CertificateAuthorityData: config.CAData,
-	}
-	written.AuthInfos["pod"] = &clientcmdapi.AuthInfo{TokenFile: tokenFile}
-	written.Contexts["pod"] = &clientcmdapi.Context{
-		Cluster:   "sandbox",
-		AuthInfo:  "pod",
-		Namespace: c.pod.first.Namespace,
-	}
-	written.CurrentContext = "pod"
-	if err := clientcmd.WriteToFile(*written, file); err != nil {
-		return fmt.Errorf("write the kubeconfig: %w", err)
-	}
-	return nil
+	user := credentials.NewPodUser(tokenFile, c.pod.first.Namespace)
+	return credentials.Server{URL: server.String(), CA: config.CAData}.WriteKubeconfig(file, user)
 }
