@@ -83,13 +83,14 @@ func checkArgs(command *cobra.Command) {
 	}
 }
 
-// wrongArgs returns an error with the arguments that a command takes, where cobra's error does not have them.
+// wrongArgs returns the error for wrong arguments. If cobra's error does not name the arguments that the command
+// takes, wrongArgs names them.
 func wrongArgs(command *cobra.Command, args []string, err error) error {
-	_, takes, _ := strings.Cut(command.Use, " ")
+	_, wantedArgs, _ := strings.Cut(command.Use, " ")
 	path := command.CommandPath()
 	switch {
 	case strings.Contains(err.Error(), "arg(s)"):
-		return fmt.Errorf("write \"%s %s\": it was given %s", path, takes, printable.Count(len(args), "argument"))
+		return fmt.Errorf("write \"%s %s\": received %s", path, wantedArgs, printable.Count(len(args), "argument"))
 	case !strings.HasPrefix(err.Error(), "unknown command"):
 		return err
 	case command.HasSubCommands():

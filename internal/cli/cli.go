@@ -57,7 +57,7 @@ Exit codes: 0 for success, 1 for findings or a failure, 2 for misuse.`,
 		Args:          cobra.NoArgs,
 		RunE:          core.NeedsVerb,
 		PersistentPreRunE: func(command *cobra.Command, _ []string) error {
-			return checkNotEmptyFlags(command.Flags())
+			return refuseEmptyFlags(command.Flags())
 		},
 	}
 	root.SetFlagErrorFunc(wrongFlag)
@@ -72,10 +72,9 @@ Exit codes: 0 for success, 1 for findings or a failure, 2 for misuse.`,
 	return root
 }
 
-// checkNotEmptyFlags refuses text flags with an empty value, as an unset variable of a shell gives:
-// if they counted as not set, --context "" would mean another cluster, and --name "" another
-// release.
-func checkNotEmptyFlags(flags *pflag.FlagSet) error {
+// refuseEmptyFlags returns an error for a text flag with an empty value, such as an unset variable of a shell. If an
+// empty flag counted as not set, --context "" would mean another cluster, and --name "" another release.
+func refuseEmptyFlags(flags *pflag.FlagSet) error {
 	var err error
 	flags.Visit(func(flag *pflag.Flag) {
 		if err == nil && flag.Value.Type() == "string" && flag.Value.String() == "" {
@@ -124,7 +123,7 @@ func completeFlags(command *cobra.Command) {
 	}
 	register := func(flag *pflag.Flag) {
 		if !slices.Contains(fileFlags, flag.Name) {
-			// fails if the flag has a completion
+			// An error means that the flag has a completion.
 			_ = command.RegisterFlagCompletionFunc(flag.Name, cobra.NoFileCompletions)
 		}
 	}
@@ -132,20 +131,20 @@ func completeFlags(command *cobra.Command) {
 	command.PersistentFlags().VisitAll(register)
 }
 
-// withLogger adds a logger to a context. It logs no errors once the context has ended: after
-// Ctrl-C, every request that was sent fails.
+// withLogger adds a logger to a context. The logger drops errors after the end of the context: Ctrl-C makes all open
+// requests fail.
 func withLogger(ctx context.Context, log klog.Logger) context.Context {
-	const wrapper = 1 // skips the frame of untilDone
-	return klog.NewContext(ctx, logr.New(untilDone{log.WithCallDepth(wrapper).GetSink(), ctx.Done()}))
+	const wrapper = 1 // skips the frame of interruptibleSink
+	return klog.NewContext(ctx, logr.New(interruptibleSink{log.WithCallDepth(wrapper).GetSink(), ctx.Done()}))
 }
 
-// An untilDone is a log that drops errors once done is closed.
-type untilDone struct {
+// An interruptibleSink is a log that drops errors after done is closed.
+type interruptibleSink struct {
 	logr.LogSink
 	done <-chan struct{}
 }
 
-func (u untilDone) Error(err error, message string, keysAndValues ...any) {
+func (u interruptibleSink) Error(err error, message string, keysAndValues ...any) {
 	select {
 	case <-u.done:
 	default:
@@ -153,14 +152,14 @@ func (u untilDone) Error(err error, message string, keysAndValues ...any) {
 	}
 }
 
-func (u untilDone) Info(level int, message string, keysAndValues ...any) {
+func (u interruptibleSink) Info(level int, message string, keysAndValues ...any) {
 	u.LogSink.Info(level, message, keysAndValues...)
 }
 
-func (u untilDone) WithValues(keysAndValues ...any) logr.LogSink {
-	return untilDone{u.LogSink.WithValues(keysAndValues...), u.done}
+func (u interruptibleSink) WithValues(keysAndValues ...any) logr.LogSink {
+	return interruptibleSink{u.LogSink.WithValues(keysAndValues...), u.done}
 }
 
-func (u untilDone) WithName(name string) logr.LogSink {
-	return untilDone{u.LogSink.WithName(name), u.done}
+func (u interruptibleSink) WithName(name string) logr.LogSink {
+	return interruptibleSink{u.LogSink.WithName(name), u.done}
 }

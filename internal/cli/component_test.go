@@ -18,8 +18,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
-// TestComponentInImage looks at a component in a release image, and in the same release as a copy
-// for a disconnected cluster.
+// TestComponentInImage reads a component of a release image, and of a copy of the release for a disconnected cluster.
 func TestComponentInImage(t *testing.T) {
 	config := func(name string) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: default}\n", name)
@@ -35,7 +34,7 @@ func TestComponentInImage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(component, "01.yaml"), []byte(config("settings")), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, release := range []string{ref, carry(t, ref), carry(t, ref) + ":v1"} {
+	for _, release := range []string{ref, writeLayout(t, ref), writeLayout(t, ref) + ":v1"} {
 		for _, verb := range []string{"lint", "plan"} {
 			var out, problems bytes.Buffer
 			args := []string{verb, component, "--component", "web", "--into", release, "--insecure"}
@@ -54,8 +53,8 @@ func TestComponentInImage(t *testing.T) {
 	}
 }
 
-// carry writes an image to an OCI layout.
-func carry(t *testing.T, ref string) string {
+// writeLayout writes an image to an OCI layout.
+func writeLayout(t *testing.T, ref string) string {
 	t.Helper()
 	parsed, err := name.ParseReference(ref, name.Insecure)
 	if err != nil {

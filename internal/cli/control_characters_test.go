@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// hostile is untrusted text: it would colour a terminal, turn lines round and fake some.
+// hostile is untrusted text, which would colour a terminal, reverse lines, and add fake ones.
 const (
 	hostile     = "a\x1b[31mb\u202ec\u2066d\u2028e\nfaked: f\u0085g"
 	inYAML      = `"a\e[31mb\u202ec\u2066d\u2028e\nfaked: f\u0085g"`
@@ -54,7 +54,7 @@ func hostileReleases() map[string]string {
 	}
 }
 
-// readers are the commands that read a release, in each of their formats; NEW and OLD are folders.
+// readers are the commands that read a release, in each of their formats. NEW and OLD stand for the folders.
 var readers = []string{
 	"render NEW", "render NEW -o json", "render NEW --explain", "render NEW --only-excluded",
 	"render NEW --output-dir OUT",
@@ -124,7 +124,7 @@ func TestCommandsEscapeControlCharacters(t *testing.T) {
 	}
 }
 
-// harm returns the first line that no command may show; "" if there is none.
+// harm returns the first line that no command may show, or "".
 func harm(output string) string {
 	for line := range strings.Lines(output) {
 		if strings.ContainsAny(line, "\x1b\u202e\u2066\u2028\u0085") || strings.HasPrefix(line, "faked") {

@@ -63,7 +63,7 @@ func verbGroups(streams core.Streams) []verbGroup {
 	}
 }
 
-// addVerbs adds all verbs, those of --help under their headings.
+// addVerbs adds the verbs under their headings in --help, and then the help topics.
 func addVerbs(root *cobra.Command, streams core.Streams) {
 	for _, group := range verbGroups(streams) {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
@@ -117,7 +117,7 @@ func flagUsages(all *pflag.FlagSet) string {
 	if count < manyFlags {
 		return all.FlagUsagesWrapped(helpColumns)
 	}
-	sets := make([]*pflag.FlagSet, len(flagHeadings)+1) // those without a heading are the last
+	sets := make([]*pflag.FlagSet, len(flagHeadings)+1) // the last set has the flags without a heading
 	for i := range sets {
 		sets[i] = pflag.NewFlagSet("", pflag.ContinueOnError)
 	}

@@ -46,7 +46,7 @@ type jsonDocument struct {
 	value   any
 }
 
-// jsonDocuments are all, by the name of their schema.
+// jsonDocuments are all documents, by the names of their schemas.
 var jsonDocuments = map[string]jsonDocument{
 	"apply-start": {"apply", "the first line", apply.StartEvent{}},
 	"apply-event": {"apply", "a line for each event of the apply", apply.DryEvent{}},
@@ -187,7 +187,7 @@ func schemaOf(t reflect.Type, within map[reflect.Type]bool) map[string]any {
 	}
 }
 
-// addFields adds the fields of a struct, those of embedded ones included.
+// addFields adds the fields of a struct, including those of embedded structs.
 func addFields(t reflect.Type, within map[reflect.Type]bool, properties map[string]any, required *[]string) {
 	for field := range t.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")

@@ -10,7 +10,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// What Ctrl-C cuts off is not an error to log, for any logger.
+// No logger logs errors of requests that Ctrl-C has interrupted.
 func TestNoErrorIsLoggedAfterAnInterrupt(t *testing.T) {
 	var response []string
 	log := funcr.New(func(_, line string) { response = append(response, line) }, funcr.Options{})

@@ -19,12 +19,11 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
-// planted is a secret value. No other text contains it, or its base64, however that is cut.
+// planted is a secret value. No other text contains the value, its base64, or a part of that.
 const planted = "pLaNtEd"
 
-// secrets are two releases full of it: Secrets that are changed, new, removed, excluded,
-// deleted, immutable, recreated, broken, and of another kind now. SECRET stands for the
-// value, BASE64 for the same in base64.
+// secrets are two releases with the planted value in Secrets that are changed, new, removed, excluded, deleted,
+// immutable, recreated, broken, and replaced by another kind. SECRET stands for the value, BASE64 for its base64.
 const secrets = `
 -- old/0000_10_web_a.yaml --
 {apiVersion: v1, kind: Secret, metadata: {name: changed, annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"data":"SECRET"}'}}, data: {a: BASE64, gone: BASE64}, stringData: {b: SECRET, c: "SECRET\nSECRET"}}
@@ -152,28 +151,28 @@ func TestFailuresAreNoDifference(t *testing.T) {
 	}
 	for want, more := range map[int][]string{1: nil, 2: {"--exit-code"}} {
 		args := append([]string{"plan", filepath.Join(folder, "old"), filepath.Join(folder, "new")}, more...)
-		if code := cli.Run(t.Context(), args, core.Streams{Out: full{}, Err: io.Discard}); code != want {
+		if code := cli.Run(t.Context(), args, core.Streams{Out: failingWriter{}, Err: io.Discard}); code != want {
 			t.Errorf("%v: exit code %d, want %d", more, code, want)
 		}
 	}
 }
 
-// full is an output that fails on each write.
-type full struct{}
+// A failingWriter fails on each write.
+type failingWriter struct{}
 
-func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
 func hides(t *testing.T, what, shown string) {
 	t.Helper()
 	encoded := base64.RawStdEncoding.EncodeToString([]byte(planted))
-	for _, secret := range []string{planted, encoded[:len(encoded)-2]} { // its end depends on the next bytes
+	for _, secret := range []string{planted, encoded[:len(encoded)-2]} { // the last characters depend on the next bytes
 		if strings.Contains(shown, secret) {
 			t.Errorf("%s shows a secret:\n%s", what, shown)
 		}
 	}
 }
 
-// run runs a command that must succeed, and returns all that it prints.
+// run runs a command that must succeed, and returns its output.
 func run(t *testing.T, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer

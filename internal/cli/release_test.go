@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/imageregistry"
 )
 
-// TestReleaseInRegistry renders one whose manifest has the release's own image.
+// TestReleaseInRegistry renders a release in a registry with a manifest that has the image of the release.
 func TestReleaseInRegistry(t *testing.T) {
 	ref, digest := push(t, map[string]string{
 		"manifests/0000_00_own_a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\ndata: {image: " +
@@ -41,7 +41,7 @@ func TestReleaseInRegistry(t *testing.T) {
 	}
 }
 
-// push makes an image of files and pushes it to a registry of plain http.
+// push pushes an image of files to a registry without TLS.
 func push(t *testing.T, files map[string]string) (ref, digest string) {
 	t.Helper()
 	served := imageregistry.Start()

@@ -20,11 +20,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// BenchmarkRollback rolls a release of a thousand objects back, in levels of ten components, all of which differ, and
-// deletes a hundred that only the newer version has. In turn with it, a bare loop applies the same files of a twin by
-// server-side apply, level by level and sixteen at a time, deletes the same objects, and waits for the deletes:
-// without a plan, a gate, a lock or a record. "of-loop" is how long we take where the loop takes 1, and "plan-of-loop"
-// how long a dry run takes: the plan and the gate.
+// BenchmarkRollback rolls back a release of a thousand objects in levels of ten components. All objects differ, and a
+// hundred objects of the newer version are deleted. In turn with it, a bare loop applies the same files of a second
+// release by server-side apply, level by level and sixteen at a time, deletes the same objects, and waits for the
+// deletes, without a plan, a gate, a lock or a record. "of-loop" is the ratio of the two times, and "plan-of-loop" the
+// ratio of a dry run, which has the plan and the gate, to the loop.
 func BenchmarkRollback(b *testing.B) {
 	var we, they, plan time.Duration
 	for b.Loop() {
@@ -48,15 +48,15 @@ func BenchmarkRollback(b *testing.B) {
 	b.ReportMetric(we.Seconds()/float64(b.N), "s/rollback")
 }
 
-// A thousandfold is a release of a thousand objects whose second version was applied.
-type thousandfold struct {
+// A largeRelease is a release of a thousand objects whose second version was applied.
+type largeRelease struct {
 	*testing.B
 	name   string
 	files  map[string]string // by version, in txtar
 	folder string
 }
 
-// partOf are objects of five kinds.
+// partOf returns objects of five kinds.
 const partOf = `{apiVersion: v1, kind: ConfigMap, metadata: {name: NAME, namespace: NS}, data: {version: VERSION}}
 ---
 {apiVersion: v1, kind: Secret, metadata: {name: NAME, namespace: NS, labels: {version: VERSION}}}
@@ -68,9 +68,9 @@ const partOf = `{apiVersion: v1, kind: ConfigMap, metadata: {name: NAME, namespa
 {apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: NAME, namespace: NS, labels: {version: VERSION}}}
 `
 
-func newThousand(b *testing.B) *thousandfold {
+func newThousand(b *testing.B) *largeRelease {
 	b.Helper()
-	t := &thousandfold{b, "thousand-" + rand.String(6), map[string]string{}, b.TempDir()}
+	t := &largeRelease{b, "thousand-" + rand.String(6), map[string]string{}, b.TempDir()}
 	for version, parts := range map[string]int{"v1": 200, "v2": 220} {
 		files := map[string]string{"0000_10_base_00.yaml": "{apiVersion: v1, kind: Namespace, metadata: {name: NS}}"}
 		for i := range parts {
@@ -90,15 +90,15 @@ func newThousand(b *testing.B) *thousandfold {
 	return t
 }
 
-func (t *thousandfold) run(args ...string) {
+func (t *largeRelease) run(args ...string) {
 	t.Helper()
 	if code, output := runCommand(append(args, "--kubeconfig", control.Sandbox(t).Kubeconfig)); code != 0 {
 		t.Fatalf("%v: exit code %d\n%s", args, code, output)
 	}
 }
 
-// rollBackBare applies the first version and deletes what only the second one has.
-func (t *thousandfold) rollBackBare() {
+// rollBackBare applies the first version, and deletes the objects that only the second version has.
+func (t *largeRelease) rollBackBare() {
 	t.Helper()
 	c := sandboxtest.Connect(t, control.Sandbox(t).Config)
 	first := sandboxtest.LoadRelease(t, t.name, t.files["v1"], payload.Options{Name: t.name})
@@ -145,8 +145,8 @@ func (t *thousandfold) rollBackBare() {
 	}
 }
 
-// atOnce does something with each manifest, sixteen at a time.
-func (t *thousandfold) atOnce(manifests []*payload.Manifest,
+// atOnce calls a function for each manifest, sixteen at a time.
+func (t *largeRelease) atOnce(manifests []*payload.Manifest,
 	do func(context.Context, cluster.Resource, *payload.Manifest) error, c *cluster.Cluster) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())

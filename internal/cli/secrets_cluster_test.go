@@ -65,7 +65,7 @@ func TestPreviewsShowNoSecret(t *testing.T) {
 	preview(old)
 	if code, output := runCommand([]string{"apply", old, "--name", "secrets", "--kubeconfig",
 		control.Sandbox(t).Kubeconfig}); code != 0 {
-		t.Fatal(output)
+		t.Fatalf("got exit code %d, want 0:\n%s", code, output)
 	}
 	preview(old)
 	preview(next)

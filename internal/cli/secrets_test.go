@@ -52,8 +52,8 @@ func releasesWithSecrets() map[string]string {
 	}
 }
 
-// TestCommandsShowNoSecret runs every command that reads releases on some that have
-// Secrets: changed, new, removed, deleted, and invalid in ways that are reported.
+// TestCommandsShowNoSecret runs every command that reads releases on releases with Secrets that are changed, new,
+// removed, deleted, and invalid in ways that are reported.
 func TestCommandsShowNoSecret(t *testing.T) {
 	folder := t.TempDir()
 	good := releasesWithSecrets()

@@ -177,7 +177,7 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams core.Streams) 
 	if err := errors.Join(f.check(), f.files.Check(ref)); err != nil {
 		return err
 	}
-	pace.Tight()
+	pace.LimitGrowth()
 	release, packed, err := f.Release.LoadPacked(ctx, ref, &f.files, streams.Err)
 	if err != nil {
 		return err

@@ -1,7 +1,7 @@
 // Package install has the verbs that install the operator, and uninstall it or a release.
 //
-// It parses flags, asks for confirmation, and prints the changes by package setup of the operator, and the deletes by
-// package uninstall of internal/session. These packages decide about objects.
+// The verbs parse flags, ask for confirmation, and print changes and deletes. Package setup of the operator decides
+// about the objects of the operator, package uninstall of internal/session about those of a release.
 //
 // New is the call to start from: it returns the verb install. NewUninstall returns the verb uninstall.
 package install
@@ -58,7 +58,7 @@ func (f *setupFlags) add(command *cobra.Command, end string) {
 	command.Flags().DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait until the operator "+end)
 }
 
-// check refuses flags that make no sense.
+// check returns an error if a flag has an invalid value.
 func (f *setupFlags) check() error {
 	if f.timeout <= 0 {
 		return core.Misusef("--timeout: %s is invalid: it must be greater than 0", f.timeout)
@@ -74,8 +74,8 @@ type OperatorReport struct {
 	Objects []setup.Change `json:"objects"`
 }
 
-// run connects to the cluster, and prints the changes that an action makes. In text, it prints each change at once, and
-// the last line after success.
+// run connects to the cluster, calls act, and prints the changes that act reports. In text, run prints each change at
+// once, and the line last after success.
 func (f *setupFlags) run(ctx context.Context, streams core.Streams, report OperatorReport, last string,
 	act func(*setup.Installer) error) error {
 	c, err := f.cluster.Connect(ctx)
@@ -212,7 +212,7 @@ func (f *installFlags) run(command *cobra.Command, streams core.Streams) error {
 }
 
 // settings returns the operator's flags that are set on the command line, with their values.
-func (f *installFlags) settings(given *pflag.FlagSet) map[string]any {
+func (f *installFlags) settings(flags *pflag.FlagSet) map[string]any {
 	all := map[string]any{}
 	for name, setting := range map[string]struct {
 		flag  string
@@ -224,14 +224,15 @@ func (f *installFlags) settings(given *pflag.FlagSet) map[string]any {
 		"insecure-registry": {"insecure", f.insecure},
 		"cluster-name":      {"cluster-name", f.name},
 	} {
-		if given.Changed(setting.flag) {
+		if flags.Changed(setting.flag) {
 			all[name] = setting.value
 		}
 	}
 	return all
 }
 
-// program returns the program of the flags. It pulls the release if its digest or the operator's image is not known.
+// program returns the program of the flags. If the digest of the release or the operator's image is unknown, program
+// pulls the release.
 func (f *installFlags) program(ctx context.Context, progress io.Writer) (setup.Program, error) {
 	program := setup.Program{Image: f.image, Release: f.release}
 	if f.image != "" {
@@ -271,7 +272,7 @@ func parseImage(flag, text, alternative string) (name.Reference, error) {
 	return image, nil
 }
 
-// check refuses flags that make no sense.
+// check returns an error if a flag is missing or has an invalid value.
 func (f *installFlags) check() error {
 	if f.release == "" {
 		return core.Misusef("--release is missing: name the release that the operator starts with, an image or " +

@@ -19,26 +19,27 @@ const drawInterval = 100 * time.Millisecond
 // An uninstallProgress shows the progress of an uninstall: in place on a terminal, and elsewhere with a line for each
 // event.
 type uninstallProgress struct {
-	out   io.Writer
-	area  *live.Area // nil without a terminal
-	drawn time.Time
-	stage uninstall.Event     // the last one
-	waits map[kinds.ID]string // of the stage
+	out       io.Writer
+	area      *live.Area // nil without a terminal
+	lastDrawn time.Time
+	stage     uninstall.Event     // the latest event
+	waits     map[kinds.ID]string // lines on the objects for which the stage waits
 }
 
 func newUninstallProgress(out io.Writer, format core.Output) *uninstallProgress {
 	return &uninstallProgress{out: out, area: core.AreaOn(out, format), waits: map[kinds.ID]string{}}
 }
 
-// onHeld reports which process holds the lock, before the uninstall waits for it.
-func (p *uninstallProgress) onHeld(by lock.Holder) {
+// reportHolder prints the process that holds the lock, before the uninstall waits for the lock.
+func (p *uninstallProgress) reportHolder(by lock.Holder) {
 	fmt.Fprintf(p.out, "the lock of the release is held by %s since %s: waiting until it is released or renewed\n",
 		printable.Line(by.Name), by.Since.UTC().Format(time.RFC3339))
 }
 
-func (p *uninstallProgress) event(event uninstall.Event) {
+// show updates the area for an event, or prints the event if there is no terminal.
+func (p *uninstallProgress) show(event uninstall.Event) {
 	if p.area == nil {
-		p.line(event)
+		p.printEvent(event)
 		return
 	}
 	switch event.Type {
@@ -50,19 +51,19 @@ func (p *uninstallProgress) event(event uninstall.Event) {
 		delete(p.waits, event.Object)
 	}
 	p.stage = event
-	if event.Type == uninstall.ObjectDeleted && time.Since(p.drawn) < drawInterval {
+	if event.Type == uninstall.ObjectDeleted && time.Since(p.lastDrawn) < drawInterval {
 		return
 	}
-	p.drawn = time.Now()
+	p.lastDrawn = time.Now()
 	_ = p.area.Draw(p.lines) // ignored: the uninstall continues if standard error is closed
 }
 
 // lines renders the area.
-func (p *uninstallProgress) lines(_, some int) []string {
+func (p *uninstallProgress) lines(_, maxLines int) []string {
 	lines := []string{fmt.Sprintf("%s: %d of %s left", p.stage.Stage, p.stage.Left,
 		printable.Count(p.stage.Total, "object"))}
 	for _, text := range p.waits {
-		if len(lines) <= some {
+		if len(lines) <= maxLines {
 			lines = append(lines, text)
 		}
 	}
@@ -76,8 +77,8 @@ func (p *uninstallProgress) stop() {
 	}
 }
 
-// line prints an event as text.
-func (p *uninstallProgress) line(event uninstall.Event) {
+// printEvent prints an event as text.
+func (p *uninstallProgress) printEvent(event uninstall.Event) {
 	if event.Type == uninstall.StageBegan {
 		fmt.Fprintf(p.out, "%-11s %s, %s\n", event.Type, event.Stage, printable.Count(event.Total, "object"))
 		return

@@ -20,11 +20,11 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// asWide is text with the names of all objects.
-const asWide core.Output = "wide"
+// wide is the format of a text with the names of all objects.
+const wide core.Output = "wide"
 
-// releaseFlags are the flags for the uninstall of a release.
-type releaseFlags struct {
+// releaseUninstallFlags are the flags for the uninstall of a release.
+type releaseUninstallFlags struct {
 	keep, deleteData []string
 	namespaces       []string
 	isConfirmed      bool
@@ -33,11 +33,11 @@ type releaseFlags struct {
 	notify           core.NotifyFlags
 }
 
-// releaseFlagNames are those that the operator has no use for.
-var releaseFlagNames = []string{"keep", "delete-data", "namespace", "ignore-not-found", "wait-lock", "lock-duration",
+// onlyReleaseFlags are the flags that have no effect with --operator.
+var onlyReleaseFlags = []string{"keep", "delete-data", "namespace", "ignore-not-found", "wait-lock", "lock-duration",
 	"record-namespace", "notify"}
 
-func (f *releaseFlags) add(command *cobra.Command) {
+func (f *releaseUninstallFlags) add(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringArrayVar(&f.keep, "keep", nil,
 		"keep an object of the release, as KIND/NAME or KIND/NAMESPACE/NAME; NAME may be *; may be repeated")
@@ -107,7 +107,7 @@ func (u *releaseUninstall) run(ctx context.Context) error {
 	if isDry {
 		return u.finish(uninstall.DryRun(ctx, u.cluster, p), p)
 	}
-	u.print(u.streams.Err, p, u.flags.format == asWide)
+	u.print(u.streams.Err, p, u.flags.format == wide)
 	if !u.flags.isConfirmed {
 		isYes, err := u.streams.Ask(ctx, fmt.Sprintf("Uninstall %s?", u.options.Release))
 		if err != nil {
@@ -118,8 +118,8 @@ func (u *releaseUninstall) run(ctx context.Context) error {
 		}
 	}
 	progress := newUninstallProgress(u.streams.Err, u.flags.format)
-	u.options.OnEvent = progress.event
-	u.options.Lock.OnHeld = progress.onHeld
+	u.options.OnEvent = progress.show
+	u.options.Lock.OnHeld = progress.reportHolder
 	u.options.Notify = u.flags.notify.Sender(ctx, &u.flags.cluster)
 	defer u.flags.notify.Close(u.streams.Err)
 	report := uninstall.Run(ctx, u.cluster, u.options, p)

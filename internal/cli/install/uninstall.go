@@ -13,7 +13,7 @@ import (
 // uninstallFlags are the flags of runlevel uninstall.
 type uninstallFlags struct {
 	setupFlags
-	releaseFlags
+	releaseUninstallFlags
 	name     string
 	operator bool
 }
@@ -81,13 +81,13 @@ func NewUninstall(streams core.Streams) *cobra.Command {
 	}
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddReleaseName(command, &f.cluster, &f.name, "the release")
-	core.AddOutput(command, &f.format, core.Text, asWide, core.JSON, core.YAML)
+	core.AddOutput(command, &f.format, core.Text, wide, core.JSON, core.YAML)
 	core.AddDryRun(command, &f.dryRun)
 	core.AddNotify(command, &f.notify)
 	command.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute,
 		"how long to wait until all objects are deleted, or the operator has ended (default with --operator: 5m)")
 	command.Flags().BoolVar(&f.operator, "operator", false, "uninstall the operator, and keep its release")
-	f.releaseFlags.add(command)
+	f.releaseUninstallFlags.add(command)
 	return command
 }
 
@@ -112,7 +112,7 @@ func (f *uninstallFlags) run(command *cobra.Command, streams core.Streams) error
 const operatorTimeout = 5 * time.Minute
 
 func (f *uninstallFlags) runOperator(command *cobra.Command, streams core.Streams) error {
-	for _, name := range releaseFlagNames {
+	for _, name := range onlyReleaseFlags {
 		if command.Flags().Changed(name) {
 			return core.Misusef("--%s has no effect with --operator", name)
 		}

@@ -1,7 +1,7 @@
 // Package junit writes test results in the format that most CI servers read.
 //
-// It has the elements of JUnit's XML that reports of this program have, and decides nothing: its caller
-// determines the tests and their results.
+// The package has only those elements of JUnit's XML that reports of this program use. The caller determines the tests
+// and their results.
 //
 // Suite is the type to start from: Add adds a test, and Write writes the XML.
 package junit
@@ -39,7 +39,7 @@ type Case struct {
 	Out     *Text        `xml:"system-out"`
 }
 
-// A CaseMessage is why a test has not passed. Servers show the attribute in lists.
+// A CaseMessage has the reason why a test failed or was skipped. CI servers show the attribute message in lists.
 type CaseMessage struct {
 	Message string `xml:"message,attr"`
 	Type    string `xml:"type,attr,omitempty"`
@@ -78,8 +78,8 @@ func (s *Suite) Write(out io.Writer) error {
 		Suite    *Suite   `xml:"testsuite"`
 	}{Name: s.Name, Tests: s.Tests, Failures: s.Failures, Time: s.Time, Suite: s}
 	content, err := xml.MarshalIndent(report, "", "  ")
-	_, printed := fmt.Fprintf(out, "%s%s\n", xml.Header, content)
-	return errors.Join(err, printed)
+	_, writeErr := fmt.Fprintf(out, "%s%s\n", xml.Header, content)
+	return errors.Join(err, writeErr)
 }
 
 // Seconds returns a duration in seconds as the format has it.

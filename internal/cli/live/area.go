@@ -14,9 +14,9 @@ import (
 type Area struct {
 	terminal      *os.File
 	width, height int
-	drawn         []string // the lines that it shows
-	above         []string // lines to print above it, where they stay
-	printed       []string // the last lines that were printed above it
+	shownLines    []string // the lines of the area
+	pendingLines  []string // lines that replace prints above the area, where they stay
+	printedLines  []string // the last lines that were printed above the area
 	isOverwritten bool     // another program has written to the terminal
 }
 
@@ -30,56 +30,56 @@ const (
 )
 
 // Size returns the size of the terminal.
-func (s *Area) Size() (width, height int) {
-	width, height, err := term.GetSize(int(s.terminal.Fd()))
+func (a *Area) Size() (width, height int) {
+	width, height, err := term.GetSize(int(a.terminal.Fd()))
 	if err != nil || width < 1 || height < 1 {
 		return usualWidth, usualHeight
 	}
 	return width, height
 }
 
-// Draw replaces the lines of the area. They are rendered for a width and a number of lines for variable parts. Long
-// lines are wrapped if there is room for that, and cut otherwise.
-func (s *Area) Draw(render func(width, some int) []string) error {
-	width, height := s.Size()
+// Draw replaces the lines of the area. render returns the lines for a width and a maximum number of lines for variable
+// parts. Long lines are wrapped if there is room for that, and cut otherwise.
+func (a *Area) Draw(render func(width, maxVariable int) []string) error {
+	width, height := a.Size()
 	lines := render(width, max(height/2, 1))
-	return s.replace(fitting(lines, width, height-1), width, height) // the last line is for the cursor
+	return a.replace(fitToScreen(lines, width, height-1), width, height) // the last line is for the cursor
 }
 
 // replace replaces the lines with lines that fit the screen. If the terminal may have garbled the screen, it draws all
 // of the area again, with the lines that were printed last.
-func (s *Area) replace(lines []string, width, height int) error {
+func (a *Area) replace(lines []string, width, height int) error {
 	if os.Getenv("NO_COLOR") != "" {
 		for i := range lines {
-			lines[i] = Plain(lines[i])
+			lines[i] = StripStyles(lines[i])
 		}
 	}
 	var text strings.Builder
-	switch isNarrower := width < s.width || height < s.height; {
-	case len(s.drawn) > 0 && (isNarrower || s.isOverwritten):
+	switch isNarrower := width < a.width || height < a.height; {
+	case len(a.shownLines) > 0 && (isNarrower || a.isOverwritten):
 		text.WriteString(ansi.EraseEntireScreen + ansi.CursorHomePosition)
-		s.above, s.printed = append(s.printed, s.above...), nil
-	case slices.Equal(lines, s.drawn) && len(s.above) == 0:
+		a.pendingLines, a.printedLines = append(a.printedLines, a.pendingLines...), nil
+	case slices.Equal(lines, a.shownLines) && len(a.pendingLines) == 0:
 		return nil
-	case len(s.drawn) > 0:
-		text.WriteString("\r" + ansi.CursorUp(len(s.drawn)))
+	case len(a.shownLines) > 0:
+		text.WriteString("\r" + ansi.CursorUp(len(a.shownLines)))
 	}
-	if len(s.above) > 0 { // they may be wrapped
+	if len(a.pendingLines) > 0 { // the terminal may wrap them
 		text.WriteString(ansi.EraseScreenBelow)
 	}
-	for _, line := range slices.Concat(s.above, lines) {
+	for _, line := range slices.Concat(a.pendingLines, lines) {
 		text.WriteString(ansi.EraseLineRight + line + "\n")
 	}
 	text.WriteString(ansi.EraseScreenBelow)
-	s.printed = append(s.printed, s.above...)
-	s.printed = s.printed[max(0, len(s.printed)-height):]
-	s.width, s.height, s.drawn, s.above, s.isOverwritten = width, height, lines, nil, false
-	_, err := s.terminal.WriteString(text.String())
+	a.printedLines = append(a.printedLines, a.pendingLines...)
+	a.printedLines = a.printedLines[max(0, len(a.printedLines)-height):]
+	a.width, a.height, a.shownLines, a.pendingLines, a.isOverwritten = width, height, lines, nil, false
+	_, err := a.terminal.WriteString(text.String())
 	return err
 }
 
-// fitting returns the lines, wrapped or cut to fit a screen.
-func fitting(lines []string, width, height int) []string {
+// fitToScreen returns the lines, wrapped or cut to fit a screen.
+func fitToScreen(lines []string, width, height int) []string {
 	var wrapped, short []string
 	for _, line := range lines {
 		wrapped = append(wrapped, wrap(line, width)...)

@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/live"
 )
 
-// drawn are the lines that a terminal shows after some texts were drawn on it, one in place of the other.
-func drawn(t *testing.T, width, height int, texts ...string) string {
+// drawTexts draws texts on a terminal, each in place of the one before, and returns the lines that the terminal shows.
+func drawTexts(t *testing.T, width, height int, texts ...string) string {
 	t.Helper()
 	reader, device, err := pty.Open()
 	if err != nil {
@@ -71,7 +71,7 @@ func TestRedrawReplacesLines(t *testing.T) {
 			"f\ng\nand 3 more lines that do not fit on the screen"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := drawn(t, c.width, c.height, c.texts...); got != c.want {
+			if got := drawTexts(t, c.width, c.height, c.texts...); got != c.want {
 				t.Errorf("the screen is\n%s\nwant\n%s", got, c.want)
 			}
 		})

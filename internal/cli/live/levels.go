@@ -20,8 +20,8 @@ func Levels(shown progress.Progress, width, height int) []string {
 	return append(cutLine(p.sum(width), width), p.levelLines(width, height-1)...)
 }
 
-// Plain returns a rendered line without its colours.
-func Plain(line string) string { return ansi.Strip(line) }
+// StripStyles returns a rendered line without its colours.
+func StripStyles(line string) string { return ansi.Strip(line) }
 
 // label returns the name of a level.
 func label(l progress.Level) string {
@@ -35,15 +35,15 @@ func label(l progress.Level) string {
 // and future levels, except those next to running ones.
 func (p page) levelLines(width, room int) []string {
 	rows := p.Levels
-	shown := choose(rows, room)
+	shown := chooseLevels(rows, room)
 	widest := 0
 	for _, i := range shown {
 		widest = max(widest, len(label(rows[i])))
 	}
 	barWidth := min(max(width/4, 8), 40)
-	counted := len(fmt.Sprint(p.Total))
+	digits := len(fmt.Sprint(p.Total))
 	line := func(row progress.Level) string {
-		count := fmt.Sprintf("%*d/%-*d", counted, row.Done, counted, row.Total)
+		count := fmt.Sprintf("%*d/%-*d", digits, row.Done, digits, row.Total)
 		text := strings.TrimRight(
 			fmt.Sprintf("  %-*s %s %s", widest, label(row), bar(barWidth, row.StateCounts), count), " ",
 		)
@@ -59,14 +59,14 @@ func (p page) levelLines(width, room int) []string {
 	for _, i := range shown {
 		lines = append(lines, line(rows[i]))
 	}
-	if more := omitted(rows, shown); len(more) > 0 && room > len(lines) {
+	if more := summarizeOmitted(rows, shown); len(more) > 0 && room > len(lines) {
 		lines = append(lines, cut(faint.of("  and "+strings.Join(more, ", ")), width))
 	}
 	return lines
 }
 
-// omitted sums up the levels that are not shown, by their states.
-func omitted(rows []progress.Level, shown []int) (texts []string) {
+// summarizeOmitted sums up the levels that are not shown, by their states.
+func summarizeOmitted(rows []progress.Level, shown []int) (texts []string) {
 	const states = 3
 	names := [states]string{"done", "running", "to come"}
 	var counts, objects [states]int
@@ -95,15 +95,14 @@ func omitted(rows []progress.Level, shown []int) (texts []string) {
 
 // The number of levels to show besides the running ones, if there are many.
 const (
-	fewLevels = 12 // all are shown
+	fewLevels = 12 // up to this number, all levels are shown
 	doneShown = 3
 	nextShown = 6
 )
 
-// choose returns the levels to show in at most room lines, in their order. It prefers failed
-// levels and running levels, then the levels next to them. If it omits levels, it leaves a line
-// for their number.
-func choose(rows []progress.Level, room int) []int {
+// chooseLevels returns the levels to show in at most room lines, in their order. It prefers failed and running levels,
+// then the levels next to those. If it omits levels, it reserves a line for their number.
+func chooseLevels(rows []progress.Level, room int) []int {
 	var all, ranked []int
 	first := slices.IndexFunc(rows, func(r progress.Level) bool { return !r.IsDone() })
 	if first < 0 {

@@ -44,7 +44,8 @@ func (p page) jobs() []job {
 	return jobs
 }
 
-// since returns when a job began to wait. A job that does not wait is sorted after those that do.
+// since returns the start of the longest wait of a job. For a job that does not wait, it returns a time far in the
+// future, so that the job is sorted after those that wait.
 func (j job) since() time.Time {
 	if len(j.waits) > 0 {
 		return j.waits[0].Since
@@ -60,7 +61,7 @@ func (j job) name() string {
 	return printable.Line(j.Node)
 }
 
-// title returns the name of a job, since when it runs, and how long it took the last time.
+// title returns the name of a job, the time for which it has run, and its duration in the last apply.
 func (p page) title(j job) string {
 	text := strong.of(j.name())
 	if j.IsRunning && !j.Began.IsZero() {
@@ -72,22 +73,23 @@ func (p page) title(j job) string {
 	return text
 }
 
-// cause returns an object, and the reason of its wait.
-func cause(w apply.Wait) string { return w.Name() + ": " + printable.Line(w.For) }
+// waitText returns the object of a wait, and the reason of the wait.
+func waitText(w apply.Wait) string { return w.Name() + ": " + printable.Line(w.For) }
 
-// A detail is how much of the jobs is shown.
+// A detail limits the lines that show jobs.
 type detail struct {
-	waits, why int // of each job, and of each wait
-	whole      int // how many of the oldest waits have their lines wrapped instead of cut
+	maxWaits     int // of each job
+	causeLines   int // of each wait
+	wrappedWaits int // the number of oldest waits whose lines are wrapped instead of cut
 }
 
-const all = 1 << 20
+const unlimited = 1 << 20
 
 // details are tried in order, from the most to the least.
-var details = []detail{{all, 8, all}, {all, 3, all}, {all, 1, all}, {all, 1, 1}, {8, 1, 1}, {8, 0, 1}, {3, 0, 1},
-	{1, 0, 1}, oldestOnly}
+var details = []detail{{unlimited, 8, unlimited}, {unlimited, 3, unlimited}, {unlimited, 1, unlimited},
+	{unlimited, 1, 1}, {8, 1, 1}, {8, 0, 1}, {3, 0, 1}, {1, 0, 1}, oldestOnly}
 
-// oldestOnly is a line for each job, and the cause of the oldest wait.
+// oldestOnly limits each job to a line, except for the oldest wait, which also has its cause.
 var oldestOnly = detail{0, 0, 1}
 
 // runningLines renders the jobs in at most room lines, with as much detail as fits.
@@ -100,7 +102,7 @@ func (p page) runningLines(width, room int) []string {
 		var lines []string
 		for i := 0; i < len(jobs) && len(lines) <= room; i++ {
 			lines = append(lines, p.jobLines(jobs[i], d, width)...)
-			d.whole = max(0, d.whole-max(1, len(jobs[i].waits)))
+			d.wrappedWaits = max(0, d.wrappedWaits-max(1, len(jobs[i].waits)))
 		}
 		if len(lines) <= room {
 			return lines
@@ -109,10 +111,10 @@ func (p page) runningLines(width, room int) []string {
 	return p.crowdedLines(jobs, width, room)
 }
 
-// crowdedLines renders more jobs than there are lines: a line for each, except the oldest wait,
-// which has up to two thirds of the lines.
+// crowdedLines renders jobs that do not fit in the room: each job has a line, except the oldest wait, which has up to
+// two thirds of the lines.
 func (p page) crowdedLines(jobs []job, width, room int) []string {
-	const fewest = 3 // the job, its wait, and some of the cause
+	const fewest = 3 // lines: the job, its wait, and a line of the cause
 	lines := []string{cut(p.oneLine(jobs[0]), width)}
 	if most := room * 2 / 3; most >= fewest {
 		lines = p.jobLines(jobs[0], oldestOnly, width)
@@ -132,40 +134,41 @@ func (p page) crowdedLines(jobs []job, width, room int) []string {
 	return lines
 }
 
-// jobLines renders a job. Without room for its waits, the oldest is in the same line.
+// jobLines renders a job. If the detail allows no waits, the line of the job has its oldest wait.
 func (p page) jobLines(item job, d detail, width int) []string {
-	if d.whole > 0 {
-		d.waits = max(d.waits, 1)
+	if d.wrappedWaits > 0 {
+		d.maxWaits = max(d.maxWaits, 1)
 	}
 	switch {
 	case len(item.waits) == 0:
 		return []string{cut("  "+p.title(item), width)}
-	case d.waits == 0:
+	case d.maxWaits == 0:
 		return []string{cut(p.oneLine(item), width)}
 	}
 	lines := []string{cut("  "+p.title(item), width)}
 	for i, w := range item.waits {
-		if i == d.waits {
+		if i == d.maxWaits {
 			return append(lines, cut(faint.of(fmt.Sprintf("    and %d more", len(item.waits)-i)), width))
 		}
-		lines = append(lines, p.waitLines(w, detail{why: d.why, whole: d.whole - i}, width)...)
+		lines = append(lines, p.waitLines(w, detail{causeLines: d.causeLines, wrappedWaits: d.wrappedWaits - i},
+			width)...)
 	}
 	return lines
 }
 
 // waitLines renders a wait, its time and its cause. A wrapped wait always has its cause.
 func (p page) waitLines(w apply.Wait, d detail, width int) []string {
-	fit, causeText := cutLine, d.why
-	if d.whole > 0 {
+	fit, causeText := cutLine, d.causeLines
+	if d.wrappedWaits > 0 {
 		const leastWhy = 3
-		fit, causeText = wrap, max(d.why, leastWhy)
+		fit, causeText = wrap, max(d.causeLines, leastWhy)
 	}
 	mark := "waiting"
 	if w.IsRetry {
 		mark = "retrying"
 	}
 	mark += " for " + clock(p.Now.Sub(w.Since))
-	lines := fit("    "+mark+": "+cause(w), width)
+	lines := fit("    "+mark+": "+waitText(w), width)
 	lines[0] = strings.Replace(lines[0], mark, slow.of(mark), 1)
 	for _, text := range w.Why[:min(causeText, len(w.Why))] {
 		for _, line := range fit("      "+printable.Line(strings.TrimRight(text, " \n")), width) {
@@ -185,5 +188,5 @@ func (p page) oneLine(item job) string {
 		name += " retrying"
 	}
 	return "  " + slow.of(fmt.Sprintf("%-6s", clock(p.Now.Sub(item.waits[0].Since)))) + " " + name + ": " +
-		cause(item.waits[0])
+		waitText(item.waits[0])
 }

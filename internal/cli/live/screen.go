@@ -1,8 +1,8 @@
-// Package live is the live view of an apply on a terminal: the progress of each level, running components and their
-// waits, failures, and the remaining time.
+// Package live shows an apply on a terminal: the progress of each level, running components and their waits, failures,
+// and the remaining time.
 //
-// Screen renders a progress.Progress as lines of text, without a terminal or a clock, so that it is tested with
-// values. A View draws it on a terminal, a few times a second, below earlier output.
+// Screen renders a progress.Progress as lines of text. It needs no terminal and no clock, so tests call it with values.
+// A View draws the screen on a terminal, several times a second, below earlier output.
 //
 // Start is the call to start from. The parts of a screen are in screen.go, levels.go and running.go.
 package live
@@ -30,7 +30,7 @@ func Screen(shown progress.Progress, width, height int) string {
 	}
 	lines := p.head(width)
 	parts := p.parts(width, height)
-	distribute(parts, height-len(lines))
+	distributeLines(parts, height-len(lines))
 	for _, part := range parts {
 		lines = append(lines, part.lines(width)...)
 	}
@@ -43,8 +43,8 @@ func Screen(shown progress.Progress, width, height int) string {
 // head renders the title, the time, and the progress.
 func (p page) head(width int) []string {
 	times := clock(p.Now.Sub(p.Began))
-	if timeLeft := p.leftText(); timeLeft != "" {
-		times += ", " + timeLeft
+	if remaining := p.remainingText(); remaining != "" {
+		times += ", " + remaining
 	}
 	title := printable.Line(p.Title)
 	if room := width - ansi.StringWidth(times) - 2; ansi.StringWidth(title) > room {
@@ -68,20 +68,20 @@ func (p page) sum(width int) string {
 	return bar(room, p.StateCounts) + " " + counts + more
 }
 
-// leftText renders the remaining time; "" if it is not known, or too short.
-func (p page) leftText() string {
-	timeLeft := p.Progress.Left
-	if timeLeft < 3*time.Second {
+// remainingText renders the remaining time, or "" if the time is unknown or too short.
+func (p page) remainingText() string {
+	remaining := p.Progress.Left
+	if remaining < 3*time.Second {
 		return ""
 	}
 	step := 5 * time.Second
 	switch {
-	case timeLeft > 10*time.Minute:
+	case remaining > 10*time.Minute:
 		step = time.Minute
-	case timeLeft > time.Minute:
+	case remaining > time.Minute:
 		step = 10 * time.Second
 	}
-	return "about " + clock(max(timeLeft.Round(step), step)) + " left"
+	return "about " + clock(max(remaining.Round(step), step)) + " left"
 }
 
 // clock returns a duration as a short text: 42s, 3m07s, 2h05m.
@@ -105,8 +105,8 @@ type part struct {
 	body  func(width, room int) []string // without the title
 }
 
-// lines renders a part in the lines that it gets. A single line is the title, which has the
-// number of items.
+// lines renders a part in the lines that it gets. If the part gets a single line, it is the title, which has the number
+// of items.
 func (p part) lines(width int) []string {
 	switch {
 	case p.got == 0:
@@ -132,7 +132,7 @@ func (p page) parts(width, height int) []part {
 	running := p.runningLines(width, height)
 	var failures, deletes, recent []string
 	for _, event := range p.Failures {
-		failures = append(failures, strings.TrimPrefix(Line(event), word(string(event.Type))))
+		failures = append(failures, strings.TrimPrefix(Line(event), eventWord(string(event.Type))))
 	}
 	for _, deleting := range p.Deletes {
 		deletes = append(deletes, deleting.Object.String()+": "+printable.Line(deleting.Message))
@@ -143,9 +143,9 @@ func (p page) parts(width, height int) []part {
 	parts := []part{
 		levelPart:   {want: len(p.levelLines(width, height)), body: p.levelLines},
 		runningPart: {title: fmt.Sprintf("running (%d)", len(p.jobs())), want: len(running), body: p.runningLines},
-		failedPart:  list(fmt.Sprintf("failed (%d)", len(failures)), failures, bad, width),
-		deletesPart: list(fmt.Sprintf("deletes that are pending (%d)", len(deletes)), deletes, plain, width),
-		recentPart:  list("recent events", recent, faint, width),
+		failedPart:  listPart(fmt.Sprintf("failed (%d)", len(failures)), failures, bad, width),
+		deletesPart: listPart(fmt.Sprintf("deletes that are pending (%d)", len(deletes)), deletes, plain, width),
+		recentPart:  listPart("recent events", recent, faint, width),
 	}
 	if len(running) > 0 {
 		parts[runningPart].want++
@@ -153,25 +153,25 @@ func (p page) parts(width, height int) []part {
 	return parts
 }
 
-// mostListed is how many items of a list are rendered: more than any screen shows.
-const mostListed = 100
+// maxListItems limits the rendered items of a list. No screen shows more.
+const maxListItems = 100
 
-// list returns a part with all items, wrapped, if there is room for them; otherwise with the last
-// items, each cut to a line.
-func list(title string, items []string, look style, width int) part {
+// listPart returns a part with all items, wrapped, if there is room for them; otherwise with the last items, each cut
+// to a line.
+func listPart(title string, items []string, look style, width int) part {
 	if len(items) == 0 {
 		return part{}
 	}
-	items = items[max(0, len(items)-mostListed):]
-	var answer []string
+	items = items[max(0, len(items)-maxListItems):]
+	var wrapped []string
 	for _, item := range items {
 		for _, line := range wrap("  "+item, width) {
-			answer = append(answer, look.of(line))
+			wrapped = append(wrapped, look.of(line))
 		}
 	}
-	return part{title: title, want: len(answer) + 1, body: func(width, room int) []string {
-		if len(answer) <= room {
-			return answer
+	return part{title: title, want: len(wrapped) + 1, body: func(width, room int) []string {
+		if len(wrapped) <= room {
+			return wrapped
 		}
 		var lines []string
 		for _, item := range items[max(0, len(items)-room):] {
@@ -181,9 +181,9 @@ func list(title string, items []string, look style, width int) part {
 	}}
 }
 
-// turns are the order in which parts get lines, and up to how many: a few for each part
-// first.
-var turns = []struct{ part, upTo int }{
+// lineShares lists the parts in the order in which they get lines, with the number of lines that a part has after its
+// turn. First, each part gets a few lines.
+var lineShares = []struct{ part, upTo int }{
 	{runningPart, 2}, {failedPart, 2}, {levelPart, 1}, {deletesPart, 2}, {levelPart, 4}, {runningPart, 4},
 	{failedPart, 4},
 	{runningPart, 8}, {levelPart, 8}, {deletesPart, 4}, {runningPart, 12}, {recentPart, 4}, {runningPart, 16},
@@ -192,12 +192,13 @@ var turns = []struct{ part, upTo int }{
 	{runningPart, 1 << 20}, {levelPart, 1 << 20},
 }
 
-// distribute gives lines to parts. A title alone gets none, unless it has the number of failures or deletes.
-func distribute(parts []part, room int) {
-	for _, turn := range turns {
-		p := &parts[turn.part]
-		more := max(0, min(min(p.want, turn.upTo)-p.got, room))
-		if p.title != "" && p.got+more < 2 && turn.part != failedPart && turn.part != deletesPart {
+// distributeLines gives lines to parts. A part with room for its title only gets no line, unless the title has the
+// number of failures or deletes.
+func distributeLines(parts []part, room int) {
+	for _, share := range lineShares {
+		p := &parts[share.part]
+		more := max(0, min(min(p.want, share.upTo)-p.got, room))
+		if p.title != "" && p.got+more < 2 && share.part != failedPart && share.part != deletesPart {
 			more = 0
 		}
 		p.got += more
@@ -205,13 +206,13 @@ func distribute(parts []part, room int) {
 	}
 }
 
-// Line returns an event as a line, as it is printed without a live view.
+// Line returns an event as the line that is printed without a live view.
 func Line(event apply.Event) string {
 	what := string(event.Type)
 	if event.Type == apply.Applied {
 		what = string(event.Action)
 	}
-	text := word(what) + event.Name()
+	text := eventWord(what) + event.Name()
 	if event.Message != "" {
 		text += ": " + event.Message
 	}
@@ -221,8 +222,8 @@ func Line(event apply.Event) string {
 	return text
 }
 
-// A style is the escape sequence before a text. The sixteen colours of the terminal fit any theme; the text has all
-// information without them.
+// A style is the escape sequence before a text. The sixteen colours of a terminal fit any theme. Text without styles
+// has the same information.
 type style string
 
 const (
@@ -242,14 +243,14 @@ func (s style) of(text string) string {
 	return string(s) + text + ansi.ResetStyle
 }
 
-// cut truncates a line to a width, whatever the width of its characters is.
+// cut truncates a line to a width. Characters may be wide.
 func cut(line string, width int) string { return ansi.Truncate(line, width, "…") }
 
 // cutLine returns cut as a list of one line.
 func cutLine(line string, width int) []string { return []string{cut(line, width)} }
 
-// wrap breaks a line without a style into lines of a width. All but the first are indented by two
-// more columns. If that leaves hardly any room, the line is cut.
+// wrap breaks a line without a style into lines of a width. It indents all lines but the first by two more columns. If
+// the indented lines have hardly any room, wrap cuts the line instead.
 func wrap(line string, width int) []string {
 	const narrowest = 16
 	text := strings.TrimLeft(line, " ")
@@ -261,26 +262,26 @@ func wrap(line string, width int) []string {
 	return strings.Split(indent+strings.ReplaceAll(ansi.Wrap(text, room, ""), "\n", "\n  "+indent), "\n")
 }
 
-// word returns the first word of the line of an event.
-func word(text string) string { return fmt.Sprintf("%-11s ", text) }
+// eventWord pads the first word of the line of an event.
+func eventWord(text string) string { return fmt.Sprintf("%-11s ", text) }
 
-// bar draws how much is done, waiting and failed. A small share has at least one cell, and so
-// does the rest.
+// bar draws the shares of objects that are done, waiting and failed. A small share has at least one cell, and so have
+// the remaining objects.
 func bar(width int, counts progress.StateCounts) string {
-	failed, waits := cells(counts.Failed, counts.Total, width), cells(counts.Waiting, counts.Total, width)
+	failed, waiting := cells(counts.Failed, counts.Total, width), cells(counts.Waiting, counts.Total, width)
 	done := cells(counts.Done, counts.Total, width)
-	switch leftCells := cells(counts.Left(), counts.Total, width); {
-	case leftCells > 0:
-		done = max(0, min(done, width-failed-waits-leftCells))
+	switch remaining := cells(counts.Left(), counts.Total, width); {
+	case remaining > 0:
+		done = max(0, min(done, width-failed-waiting-remaining))
 	case counts.Done > 0:
-		done = max(0, width-failed-waits)
+		done = max(0, width-failed-waiting)
 	case counts.Waiting > 0:
-		waits = max(0, width-failed)
+		waiting = max(0, width-failed)
 	case counts.Failed > 0:
 		failed = width
 	}
-	rest := max(0, width-done-waits-failed)
-	return good.of(strings.Repeat("█", done)) + slow.of(strings.Repeat("▒", waits)) +
+	rest := max(0, width-done-waiting-failed)
+	return good.of(strings.Repeat("█", done)) + slow.of(strings.Repeat("▒", waiting)) +
 		bad.of(strings.Repeat("▚", failed)) + faint.of(strings.Repeat("░", rest))
 }
 

@@ -42,7 +42,7 @@ func start(plan progress.Intent) *film {
 	return f
 }
 
-// planned is the state of an apply that has not begun.
+// planned returns the state of an apply that has not begun.
 func planned(items []apply.Wait) *apply.RunState {
 	var all apply.RunNodeState
 	for _, item := range items {
@@ -56,7 +56,7 @@ func (f *film) screen(width, height int) string {
 	return live.Screen(f.Progress(), width, height)
 }
 
-// after lets some time pass, second by second. Its only events are the waits.
+// after advances the clock, second by second. The only events are the waits.
 func (f *film) after(d time.Duration, waits ...apply.Event) *film {
 	for _, wait := range waits {
 		f.add(wait)
@@ -127,7 +127,7 @@ func (f *film) change(event apply.Event, step *apply.RunStepState) {
 	}
 }
 
-// about is an event about an item.
+// about returns an event about an item.
 func about(item apply.Wait, event apply.Event) apply.Event {
 	event.Object, event.File, event.Node = &item.ID, item.File, item.Node
 	return event
@@ -138,7 +138,7 @@ func waiting(item apply.Wait, since time.Duration, message string, why ...string
 	return about(item, apply.Event{Type: apply.Waiting, Message: message, Since: &then, Why: why})
 }
 
-// retrying is a wait for an object that failed and is retried.
+// retrying returns a wait for an object that failed and is retried.
 func retrying(wait apply.Event) apply.Event {
 	wait.IsRetry = true
 	return wait
@@ -148,8 +148,7 @@ func applied(item apply.Wait, action object.Action) apply.Event {
 	return about(item, apply.Event{Type: apply.Applied, Action: action})
 }
 
-// play applies items one node after the other, a node in some time; the last node is still
-// running when the items are over.
+// play applies items one node after the other, each in a duration. After all items, the last node is still running.
 func (f *film) play(items []apply.Wait, each time.Duration) *film {
 	for i, item := range items {
 		if i == 0 || items[i-1].Node != item.Node {
@@ -172,7 +171,7 @@ func item(level, component, kind, name string) apply.Wait {
 	}
 }
 
-// many is a release of 600 manifests in 40 levels of three components.
+// many returns a release of 600 manifests in 40 levels of three components.
 func many() []apply.Wait {
 	var items []apply.Wait
 	for i := range 600 {
@@ -182,7 +181,7 @@ func many() []apply.Wait {
 	return items
 }
 
-// few is one of ten.
+// few returns a release of ten manifests.
 func few() []apply.Wait {
 	return []apply.Wait{
 		item("10", "base", "Namespace", "shop"), item("10", "base", "ServiceAccount", "web"),
@@ -194,7 +193,7 @@ func few() []apply.Wait {
 	}
 }
 
-// stuck is an update of a few manifests that has met all that can go wrong.
+// stuck returns an update of a few manifests with all kinds of problems.
 func stuck() *film {
 	items := few()
 	f := start(progress.Intent{
@@ -233,7 +232,7 @@ func stuck() *film {
 		retrying(waiting(items[6], 5*time.Second, `no endpoints available for service "hook"`)))
 }
 
-// midway is an update of many manifests, without a trouble, in its middle.
+// midway returns an update of many manifests, half done and without problems.
 func midway() *film {
 	items := many()
 	return start(progress.Intent{
@@ -243,7 +242,7 @@ func midway() *film {
 	}).play(items[:307], 3*time.Second)
 }
 
-// crowded is an install of many manifests in which all levels run, and many wait.
+// crowded returns an install of many manifests in which all levels run, and many objects wait.
 func crowded() *film {
 	items := many()
 	f := start(progress.Intent{Title: "install of release shop 2.0.0", Planned: planned(items)})
@@ -274,7 +273,7 @@ func crowded() *film {
 	return f.after(45*time.Second, waits...)
 }
 
-func TestScreens(t *testing.T) {
+func TestScreenHasTheExpectedText(t *testing.T) {
 	for name, scene := range map[string]func() *film{
 		"begins": func() *film {
 			return start(progress.Intent{Title: "install of release shop 1.0.0", Planned: planned(few())})
@@ -310,8 +309,8 @@ func compare(t *testing.T, file, got string) {
 	}
 }
 
-// In every size and with hostile text, lines fit into the screen and do not control the terminal.
-func TestEverySizeFits(t *testing.T) {
+// In every size and with hostile text, lines fit on the screen and do not control the terminal.
+func TestScreenFitsEverySize(t *testing.T) {
 	nasty := few()
 	for i := range nasty {
 		nasty[i].ID.Name = "漢字の名前-\U0001F469\u200d\U0001F4BB"
@@ -359,7 +358,7 @@ func TestCausesAreWrapped(t *testing.T) {
 	const failed = `Deployment.apps "web" is invalid: spec.selector: Invalid value: {"matchLabels":{"app":"web"}}: field is immutable`
 	items := many()
 	for name, c := range map[string]struct {
-		nodes int // that run
+		nodes int // running nodes
 		shown []string
 	}{
 		"one wait":   {1, []string{message, why, failed, held}},
@@ -393,7 +392,7 @@ func TestCausesAreWrapped(t *testing.T) {
 	}
 }
 
-// unspaced is a text without the spaces and line breaks that wrapping adds.
+// unspaced returns a text without the spaces and line breaks that wrapping adds.
 func unspaced(text string) string { return strings.Join(strings.Fields(text), "") }
 
 // A wait is shown until it is over.
@@ -437,7 +436,7 @@ func TestScreenNamesHooks(t *testing.T) {
 	f.add(apply.Event{Type: apply.Began, Node: items[0].Node})
 	wait := waiting(items[0], 0, "pod web-pre runs")
 	wait.Hook = "pre"
-	screen := live.Plain(f.after(5*time.Second, wait).screen(100, 20))
+	screen := live.StripStyles(f.after(5*time.Second, wait).screen(100, 20))
 	for _, want := range []string{" 0/1, 1 waiting",
 		"waiting for 5s: pre hook of Deployment shop/web: pod web-pre runs"} {
 		if !strings.Contains(screen, want) {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// TerminalOf returns the terminal for a live view; nil if there is none, if it can only print lines or has no size, or
-// if logs are printed.
+// TerminalOf returns the terminal for a live view. It returns nil if out is not a terminal, if the terminal can only
+// print lines or has no size, or if logs are printed.
 func TerminalOf(out io.Writer) *os.File {
 	file, isFile := out.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) || klog.V(1).Enabled() {

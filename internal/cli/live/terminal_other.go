@@ -11,5 +11,5 @@ func (*echo) turnOff() {}
 
 func (*echo) restore() {}
 
-// notifyResumed does nothing: programs are not stopped on this platform.
-func notifyResumed(chan<- os.Signal) {}
+// notifyOnResume does nothing: programs are not stopped on this platform.
+func notifyOnResume(chan<- os.Signal) {}

@@ -11,10 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// echo turns off the echo of a terminal: typed characters would appear in the screen, and Enter would
-// move it. Nothing else changes: Ctrl-C stays a signal, and the shell reads typed input afterwards.
-// After a kill -9, the echo stays off unless the shell turns it on again, as bash and zsh
-// do.
+// echo turns off the echo of a terminal: otherwise, typed characters would appear in the screen, and Enter would move
+// the screen. No other setting changes: Ctrl-C stays a signal, and the shell reads typed input afterwards. After a
+// kill -9, the echo stays off until the shell turns it on again, as bash and zsh do.
 type echo struct {
 	terminal *os.File
 	isOff    bool
@@ -36,8 +35,8 @@ func (e *echo) restore() {
 	}
 }
 
-// state returns the state of the terminal, or nil for a process in the background: it would be
-// stopped if it set the state.
+// state returns the state of the terminal, or nil for a process in the background: setting the state would stop such a
+// process.
 func (e *echo) state() *term.State {
 	group, err := unix.IoctlGetInt(int(e.terminal.Fd()), unix.TIOCGPGRP)
 	if err == nil && group != unix.Getpgrp() {
@@ -50,5 +49,5 @@ func (e *echo) state() *term.State {
 	return state
 }
 
-// notifyResumed sends a signal on the channel when the stopped program resumes.
-func notifyResumed(resumed chan<- os.Signal) { signal.Notify(resumed, syscall.SIGCONT) }
+// notifyOnResume sends a signal on the channel when the stopped program resumes.
+func notifyOnResume(resumed chan<- os.Signal) { signal.Notify(resumed, syscall.SIGCONT) }

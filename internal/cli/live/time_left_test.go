@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// timeLeft is the remaining time that a screen shows; "" if none.
+// timeLeft returns the remaining time that a screen shows, or "".
 func (f *film) timeLeft() string {
 	head, _, _ := strings.Cut(ansi.Strip(f.screen(120, 10)), "\n")
 	return regexp.MustCompile(`about .* left`).FindString(head)
@@ -73,7 +73,7 @@ func TestTimeLeft(t *testing.T) {
 	}
 }
 
-// A wrong guess is corrected bit by bit.
+// A wrong estimate is corrected gradually.
 func TestTimeLeftDoesNotJump(t *testing.T) {
 	items := many()
 	nodes := map[string]time.Duration{"level 10, frontend": 10 * time.Minute, "level 50, frontend": time.Minute}
@@ -84,7 +84,7 @@ func TestTimeLeftDoesNotJump(t *testing.T) {
 		Nodes:   nodes,
 	}).after(2 * time.Second)
 	if got := f.timeLeft(); got != "about 11m00s left" {
-		t.Fatal(got)
+		t.Fatalf("got %q at the start, want about 11m00s left", got)
 	}
 	for _, component := range []string{"database", "frontend", "monitoring"} { // far sooner than expected
 		f.add(apply.Event{Type: apply.Began, Node: "level 10, " + component})

@@ -13,12 +13,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// framesPerSecond is how often the screen is drawn, however much happens.
+// framesPerSecond limits the drawings of the screen, even if many events occur.
 const framesPerSecond = 10
 
-// A View shows the progress of an apply on a terminal. It does not read from the terminal, so that Ctrl-C stays a
-// signal, and does not hide the cursor: however the program ends, even by kill -9, the terminal
-// is unchanged, except for the echo of typed characters. Its methods may be called concurrently.
+// A View shows the progress of an apply on a terminal. A View does not read from the terminal, so Ctrl-C stays a
+// signal, and does not hide the cursor. So even a kill -9 leaves the terminal unchanged, except for the echo of typed
+// characters. The methods may be called concurrently.
 type View struct {
 	clock   func() time.Time
 	stop    chan struct{}
@@ -40,23 +40,23 @@ func Start(terminal *os.File, plan progress.Intent, clock func() time.Time) *Vie
 		echo:  echo{terminal: terminal},
 		model: progress.New(plan),
 	}
-	v.drawing.Go(v.draw)
+	v.drawing.Go(v.drawFrames)
 	return v
 }
 
-// draw draws frame after frame until Stop is called.
-func (v *View) draw() {
+// drawFrames draws frames until Stop is called.
+func (v *View) drawFrames() {
 	resumed := make(chan os.Signal, 1)
-	notifyResumed(resumed)
+	notifyOnResume(resumed)
 	defer signal.Stop(resumed)
 	ticker := time.NewTicker(time.Second / framesPerSecond)
 	defer ticker.Stop()
 	for isResumed := false; ; {
-		v.frame(isResumed)
+		v.drawFrame(isResumed)
 		isResumed = false
 		select {
 		case <-ticker.C:
-		case <-resumed: // after Ctrl-Z and fg: the shell has written to the terminal
+		case <-resumed: // after Ctrl-Z and fg, the terminal shows output of the shell
 			isResumed = true
 		case <-v.stop:
 			return
@@ -64,11 +64,11 @@ func (v *View) draw() {
 	}
 }
 
-// frame draws the screen, and leaves some room for printed lines.
-func (v *View) frame(isResumed bool) {
+// drawFrame draws the screen, and leaves some room for printed lines.
+func (v *View) drawFrame(isResumed bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.echo.turnOff() // again, after Ctrl-Z and fg
+	v.echo.turnOff() // Ctrl-Z and fg turn the echo on
 	v.model.At(v.clock())
 	v.area.isOverwritten = isResumed
 	width, height := v.area.Size()
@@ -90,7 +90,7 @@ func (v *View) State(state *apply.RunState) {
 	v.model.State(state)
 }
 
-// Delete records the state of a pending delete; "" if it is done.
+// Delete records the state of a pending delete. The state of a delete that is done is "".
 func (v *View) Delete(id kinds.ID, state string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -115,7 +115,7 @@ func (v *View) Write(text []byte) (int, error) {
 	if v.isOver {
 		return v.area.terminal.Write(text)
 	}
-	v.area.above = append(v.area.above, strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")...)
+	v.area.pendingLines = append(v.area.pendingLines, strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")...)
 	return len(text), nil
 }
 

@@ -20,8 +20,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// A shownView is a view on a terminal, with its screen.
-type shownView struct {
+// A testView is a view on a terminal, with its screen.
+type testView struct {
 	*live.View
 	plan     progress.Intent
 	keyboard *os.File
@@ -30,7 +30,7 @@ type shownView struct {
 }
 
 // showView starts a view on a terminal of its own.
-func showView(t *testing.T) *shownView {
+func showView(t *testing.T) *testView {
 	t.Helper()
 	keyboard, terminal, err := pty.Open()
 	if err != nil {
@@ -40,7 +40,7 @@ func showView(t *testing.T) *shownView {
 	if err := pty.Setsize(terminal, &pty.Winsize{Cols: 60, Rows: 20}); err != nil {
 		t.Fatal(err)
 	}
-	v := &shownView{keyboard: keyboard, terminal: terminal, screen: vt10x.New(vt10x.WithSize(60, 20))}
+	v := &testView{keyboard: keyboard, terminal: terminal, screen: vt10x.New(vt10x.WithSize(60, 20))}
 	go func() { _, _ = io.Copy(v.screen, keyboard) }()
 	v.plan = progress.Intent{Title: "update of release shop", Began: time.Now(), Planned: planned([]apply.Wait{
 		{Node: "level 10, db", File: "a.yaml", ID: kinds.ID{Kind: "ConfigMap", Name: "a"}},
@@ -49,8 +49,8 @@ func showView(t *testing.T) *shownView {
 	return v
 }
 
-// shows waits until the terminal shows something.
-func (v *shownView) shows(t *testing.T, what string, isSo func(text string) bool) {
+// awaitText waits until the terminal shows a text.
+func (v *testView) awaitText(t *testing.T, what string, isSo func(text string) bool) {
 	t.Helper()
 	for end := time.After(time.Minute); !isSo(v.screen.String()); {
 		select {
@@ -64,12 +64,12 @@ func (v *shownView) shows(t *testing.T, what string, isSo func(text string) bool
 // A view ignores keys, and the terminal shows keys again once the view is closed.
 func TestTypingDoesNotGarbleView(t *testing.T) {
 	view := showView(t)
-	view.shows(t, "the view", func(text string) bool { return strings.Contains(text, "level 10") })
+	view.awaitText(t, "the view", func(text string) bool { return strings.Contains(text, "level 10") })
 	if _, err := view.keyboard.WriteString("typed\r\r\rtyped\r"); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintln(view, "a line that stays")
-	view.shows(t, "the view once, below the line", func(text string) bool {
+	view.awaitText(t, "the view once, below the line", func(text string) bool {
 		return strings.HasPrefix(text, "a line that stays") && strings.Count(text, view.plan.Title) == 1 &&
 			strings.Count(text, "level 10") == 1
 	})
@@ -80,21 +80,21 @@ func TestTypingDoesNotGarbleView(t *testing.T) {
 	if _, err := view.keyboard.WriteString("afterwards"); err != nil {
 		t.Fatal(err)
 	}
-	view.shows(t, "keys after the view", func(text string) bool {
+	view.awaitText(t, "keys after the view", func(text string) bool {
 		return strings.Contains(text, "afterwards")
 	})
 }
 
-// After Ctrl-Z the shell writes to the terminal. When the program continues, it draws the whole view again.
+// After Ctrl-Z, the shell writes to the terminal. When the program resumes, it redraws the whole view.
 func TestViewIsRedrawnAfterStop(t *testing.T) {
 	view := showView(t)
 	defer view.Stop()
 	fmt.Fprintln(view, "a line that stays")
-	view.shows(t, "the view", func(text string) bool {
+	view.awaitText(t, "the view", func(text string) bool {
 		return strings.Contains(text, "level 10") && strings.Contains(text, "a line that stays")
 	})
 	fmt.Fprint(view.terminal, "\r\n[1]+ Stopped\r\n$ fg\r\n")
-	view.shows(t, "the output of the shell", func(text string) bool { return strings.Contains(text, "$ fg") })
+	view.awaitText(t, "the output of the shell", func(text string) bool { return strings.Contains(text, "$ fg") })
 	self, err := os.FindProcess(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestViewIsRedrawnAfterStop(t *testing.T) {
 	if err := self.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	view.shows(t, "the view again, and nothing else", func(text string) bool {
+	view.awaitText(t, "the view again, and nothing else", func(text string) bool {
 		return !strings.Contains(text, "$ fg") && strings.Count(text, "level 10") == 1 &&
 			strings.Count(text, view.plan.Title) == 1 && strings.Count(text, "a line that stays") == 1
 	})

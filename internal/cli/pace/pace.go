@@ -1,12 +1,12 @@
-// Package pace sets how far the heap may grow until garbage is collected, unless the user has set
-// GOGC or GOMEMLIMIT.
+// Package pace sets the size to which the heap may grow before garbage is collected, unless the user has set GOGC or
+// GOMEMLIMIT.
 //
-// By default, the garbage collector scans a small heap very often: twice before main begins, as the
-// initialization of the imported packages allocates that much. So this package sets the pace when it
-// is initialized. Go initializes packages in the order of their paths, as soon as their imports are
-// initialized: this package comes before those below k8s.io, as long as it has no further imports.
+// By default, the garbage collector scans a small heap very often: the initialization of the imported packages alone
+// causes two collections before main begins. So this package sets the pace when it is initialized. Go initializes
+// packages in the order of their paths, as soon as their imports are initialized: this package is initialized before
+// those below k8s.io, as long as it has no further imports.
 //
-// Tight is the call to start from, for programs that have to stay small.
+// LimitGrowth is the call to start from, for programs that must use little memory.
 package pace
 
 import (
@@ -17,8 +17,8 @@ import (
 	"sync/atomic"
 )
 
-// The heap may grow to smallHeap bytes without a collection, or by a percentage if this is more:
-// the percentage of Go, or a smaller one.
+// The heap may grow to smallHeap bytes without a collection, or by a percentage if that is more: usualGrowth, which is
+// Go's default, or tightGrowth.
 const (
 	smallHeap    = 30 << 20
 	usualGrowth  = 100
@@ -29,10 +29,9 @@ const (
 // growth is the percentage by which a large heap may grow.
 var growth = start()
 
-// Tight keeps a large heap from growing by more than a third of the bytes in use. A memory limit of
-// the runtime would not do: it makes the runtime collect without end once the bytes in use come near
-// it.
-func Tight() { growth.Store(tightGrowth) }
+// LimitGrowth limits the growth of a large heap to a quarter of the bytes in use. A memory limit of the runtime is no
+// replacement: when the bytes in use come near a limit, the runtime collects without end.
+func LimitGrowth() { growth.Store(tightGrowth) }
 
 // start sets the pace, now and after each cycle of the garbage collector.
 func start() *atomic.Int64 {
@@ -40,7 +39,7 @@ func start() *atomic.Int64 {
 	growth.Store(usualGrowth)
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetGCPercent(percent(0, usualGrowth))
-		afterEachRound(func() { debug.SetGCPercent(percent(inUse(), int(growth.Load()))) })
+		afterEachCycle(func() { debug.SetGCPercent(percent(inUse(), int(growth.Load()))) })
 	}
 	return &growth
 }
@@ -60,12 +59,12 @@ func inUse() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// afterEachRound calls a function after each cycle of the garbage collector, when the collector has
-// found an object without references.
-func afterEachRound(do func()) {
+// afterEachCycle calls a function after each cycle of the garbage collector: each cycle finalizes an object without
+// references.
+func afterEachCycle(do func()) {
 	type garbage struct{ _ [16]byte } // too large for the tiny allocator
 	runtime.SetFinalizer(&garbage{}, func(*garbage) {
 		do()
-		afterEachRound(do)
+		afterEachCycle(do)
 	})
 }

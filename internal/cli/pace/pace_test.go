@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestPercent(t *testing.T) {
+func TestHeapGrowthByBytesInUse(t *testing.T) {
 	small := int(100*smallHeap/leastCounted) - 100
 	for inUse, want := range map[uint64]int{0: small, 1 << 20: small, smallHeap / 2: 100, 32 << 20: tightGrowth,
 		40 << 20: tightGrowth, 1 << 40: tightGrowth} {
@@ -21,10 +21,10 @@ func TestPercent(t *testing.T) {
 	}
 }
 
-// afterEachRound runs its function after each round of the garbage collector.
-func TestAfterEachRound(t *testing.T) {
+// afterEachCycle calls its function after each cycle of the garbage collector.
+func TestAfterEachCycle(t *testing.T) {
 	var rounds atomic.Int32
-	afterEachRound(func() { rounds.Add(1) })
+	afterEachCycle(func() { rounds.Add(1) })
 	for want := int32(1); want < 4; want++ {
 		for rounds.Load() < want {
 			runtime.GC()

@@ -48,20 +48,20 @@ func runWith(ctx context.Context, o sandbox.Options, line []string, streams core
 	command := exec.Command(line[0], line[1:]...)
 	command.Stdin, command.Stdout, command.Stderr = streams.In, streams.Out, streams.Err
 	err := sandbox.RunWith(ctx, o, command)
-	switch ended := command.ProcessState; {
-	case ended == nil || ended.Success():
+	switch state := command.ProcessState; {
+	case state == nil || state.Success():
 		return err
 	case err != nil:
-		return errors.Join(statusOf(ended), err)
+		return errors.Join(exitStatusOf(state), err)
 	default:
-		return statusOf(ended)
+		return exitStatusOf(state)
 	}
 }
 
-// statusOf returns the exit status of a command.
-func statusOf(ended *os.ProcessState) core.ExitStatus {
-	if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+// exitStatusOf returns the exit status of a command that has ended.
+func exitStatusOf(state *os.ProcessState) core.ExitStatus {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return core.ExitStatus(128 + int(status.Signal())) // as in shells
 	}
-	return core.ExitStatus(ended.ExitCode())
+	return core.ExitStatus(state.ExitCode())
 }

@@ -1,7 +1,6 @@
-// Package sandbox is the verb that starts, lists and stops control planes on this machine, and its
-// subcommands.
+// Package sandbox has the verb sandbox, whose subcommands start, list and stop control planes on this machine.
 //
-// It parses flags, calls internal/sandbox, and prints the results. It does not know releases.
+// They parse flags, call internal/sandbox, and print the results. They do not know releases.
 //
 // New is the function to start from: it returns the verb sandbox.
 package sandbox
@@ -81,7 +80,7 @@ func newSandboxDown(streams core.Streams) *cobra.Command {
   runlevel sandbox down --name other`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := sandbox.Down(command.Context(), name); err != nil {
-				return hinted(err)
+				return withHint(err)
 			}
 			fmt.Fprintf(streams.Err, "sandbox %s is stopped\n", name)
 			return nil
@@ -167,7 +166,7 @@ everything and is never throttled, and %q, an ordinary cluster-admin.`, sandbox.
 		RunE: func(*cobra.Command, []string) error {
 			state, err := sandbox.Find(name)
 			if err != nil {
-				return hinted(err)
+				return withHint(err)
 			}
 			_, err = fmt.Fprintln(streams.Out, state.Kubeconfig)
 			return err
@@ -216,7 +215,7 @@ const logInterval = 200 * time.Millisecond
 func printLog(ctx context.Context, out io.Writer, name, component string, follow bool) error {
 	state, err := sandbox.Find(name)
 	if err != nil {
-		return hinted(err)
+		return withHint(err)
 	}
 	i := slices.IndexFunc(state.Components, func(c sandbox.ComponentStatus) bool { return c.Name == component })
 	switch {
@@ -288,8 +287,8 @@ func printPrograms(ctx context.Context, forNodes bool, format core.Output, strea
 	})
 }
 
-// hinted adds the next command to the error for a missing sandbox.
-func hinted(err error) error {
+// withHint adds the next command to the error for a missing sandbox.
+func withHint(err error) error {
 	if errors.Is(err, sandbox.ErrNotRunning) {
 		return fmt.Errorf("%w: start it with \"runlevel sandbox up\", or see \"runlevel sandbox status\"", err)
 	}

@@ -16,7 +16,7 @@ import (
 
 // NewDeletes returns the verb deletes.
 func NewDeletes(streams core.Streams) *cobra.Command {
-	var f releaseFlags
+	var f displayFlags
 	command := &cobra.Command{
 		Use:   "deletes",
 		Short: "List pending deletes, and the reasons why they do not finish",
@@ -41,7 +41,7 @@ The record has the requested deletes. Their state is read from the objects.`,
 	return command
 }
 
-func (f *releaseFlags) deletes(ctx context.Context, streams core.Streams) error {
+func (f *displayFlags) deletes(ctx context.Context, streams core.Streams) error {
 	if f.watch && f.format != core.Text {
 		return core.Misusef("--watch prints lines: it can't be combined with -o")
 	}
@@ -49,9 +49,9 @@ func (f *releaseFlags) deletes(ctx context.Context, streams core.Streams) error 
 	if err != nil {
 		return err
 	}
-	records, broken := f.records(ctx, reader)
-	if len(records) == 0 && broken != nil {
-		return broken
+	records, unreadable := f.records(ctx, reader)
+	if len(records) == 0 && unreadable != nil {
+		return unreadable
 	}
 	if len(records) == 0 {
 		return f.format.Print(streams.Out, []state.PendingDelete{}, func(out io.Writer) error {
@@ -59,7 +59,7 @@ func (f *releaseFlags) deletes(ctx context.Context, streams core.Streams) error 
 		})
 	}
 	if f.watch {
-		return errors.Join(follow(ctx, reader, records, streams.Out), broken)
+		return errors.Join(followDeletes(ctx, reader, records, streams.Out), unreadable)
 	}
 	pending, err := reader.DeletesOf(ctx, records)
 	if err != nil {
@@ -67,11 +67,11 @@ func (f *releaseFlags) deletes(ctx context.Context, streams core.Streams) error 
 	}
 	return errors.Join(f.format.Print(streams.Out, pending, func(out io.Writer) error {
 		return printDeletes(out, pending)
-	}), broken)
+	}), unreadable)
 }
 
 // follow prints each pending delete again when its state changes, until none is left.
-func follow(ctx context.Context, reader *state.Reader, records []*record.Record, out io.Writer) error {
+func followDeletes(ctx context.Context, reader *state.Reader, records []*record.Record, out io.Writer) error {
 	requested, err := reader.RequestedDeletes(ctx, records...)
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 
 // NewHistory returns the verb history.
 func NewHistory(streams core.Streams) *cobra.Command {
-	var f releaseFlags
+	var f displayFlags
 	command := &cobra.Command{
 		Use:   "history",
 		Short: "Print which versions of a release were applied, and when",
@@ -50,14 +50,14 @@ If the cluster has several releases and none is named, the command prints the sa
 	return command
 }
 
-func (f *releaseFlags) history(ctx context.Context, streams core.Streams) error {
+func (f *displayFlags) history(ctx context.Context, streams core.Streams) error {
 	reader, err := connect(ctx, &f.cluster)
 	if err != nil {
 		return err
 	}
-	records, broken := f.records(ctx, reader)
-	if len(records) == 0 && broken != nil {
-		return broken
+	records, unreadable := f.records(ctx, reader)
+	if len(records) == 0 && unreadable != nil {
+		return unreadable
 	}
 	err = f.format.Print(streams.Out, records, func(out io.Writer) error {
 		if len(records) == 0 {
@@ -69,38 +69,38 @@ func (f *releaseFlags) history(ctx context.Context, streams core.Streams) error 
 		if err := printHistory(out, records[0], reader.Cluster.Now()); err != nil {
 			return err
 		}
-		printOpen(ctx, reader, records[0], out)
+		printUnfinished(ctx, reader, records[0], out)
 		return nil
 	})
-	return errors.Join(err, broken)
+	return errors.Join(err, unreadable)
 }
 
-// printReleaseList prints the list of releases, and how to print the history of one.
+// printReleaseList prints the list of releases, and the command that prints the history of one.
 func printReleaseList(ctx context.Context, reader *state.Reader, out io.Writer) error {
-	found, err := reader.List(ctx)
+	releases, err := reader.List(ctx)
 	if err != nil {
 		return err
 	}
 	var list listFlags
 	return core.PrintLines(out,
-		append(core.Align(list.rows(found, reader.Cluster.Now())),
+		append(core.Align(list.rows(releases, reader.Cluster.Now())),
 			"\"runlevel history NAME\" prints the history of one"))
 }
 
 // printHistory prints the record of one release.
-func printHistory(out io.Writer, known *record.Record, now time.Time) error {
-	fmt.Fprintf(out, "release %s\n", printable.Line(known.Release))
+func printHistory(out io.Writer, release *record.Record, now time.Time) error {
+	fmt.Fprintf(out, "release %s\n", printable.Line(release.Release))
 	rows := []string{"  REVISION\tVERSION\tSTATE\tMODE\tSTARTED\tTOOK\tFORCED\tSOURCE"}
-	for _, entry := range known.History {
+	for _, entry := range release.History {
 		rows = append(rows, historyRow(entry))
 	}
 	if err := core.PrintLines(out, core.Align(rows)); err != nil {
 		return err
 	}
-	if known.Uninstall != nil {
-		fmt.Fprintf(out, "  the release is %s\n", known.Uninstall)
+	if release.Uninstall != nil {
+		fmt.Fprintf(out, "  the release is %s\n", release.Uninstall)
 	}
-	for i, entry := range known.History {
+	for i, entry := range release.History {
 		if entry.Rollback != nil {
 			fmt.Fprintf(out, "  %d: %s\n", entry.Revision, printable.Line(entry.Rollback.String()))
 		}
@@ -112,7 +112,7 @@ func printHistory(out io.Writer, known *record.Record, now time.Time) error {
 			printEnd(out, entry, i == 0)
 		}
 	}
-	for _, wait := range known.Waits {
+	for _, wait := range release.Waits {
 		fmt.Fprintf(out, "  waits for %s: %s, for %s\n", wait.OrHook(wait.Hook), printable.Line(wait.For),
 			printable.Age(now, wait.Since.Time))
 	}
@@ -134,21 +134,22 @@ func historyRow(entry record.HistoryEntry) string {
 		printable.Line(entry.Source))
 }
 
-// printOpen prints whether the newest update is being applied, if it has no end yet.
-func printOpen(ctx context.Context, reader *state.Reader, known *record.Record, out io.Writer) {
-	newest := known.Newest()
-	if newest == nil || newest.State != record.Partial || newest.End != nil || known.Uninstall != nil {
+// printUnfinished prints which process applies the newest update, or the next step if no process does, unless the
+// record has the end of the update.
+func printUnfinished(ctx context.Context, reader *state.Reader, release *record.Record, out io.Writer) {
+	newest := release.Newest()
+	if newest == nil || newest.State != record.Partial || newest.End != nil || release.Uninstall != nil {
 		return
 	}
 	version := printable.Line(cmp.Or(newest.Version, "-"))
-	facts := why.GatherKeeper(ctx, reader.Cluster, reader.Lock(known.Release), known)
-	switch held := facts.Held; {
+	facts := why.GatherKeeper(ctx, reader.Cluster, reader.Lock(release.Release), release)
+	switch holder := facts.Held; {
 	case !facts.IsHeldKnown:
-	case held != nil && !held.IsDead(facts.Now):
-		fmt.Fprintf(out, "  %s is being applied by %s, for %s\n", version, printable.Line(held.Name),
-			printable.Age(facts.Now, held.Since))
+	case holder != nil && !holder.IsDead(facts.Now):
+		fmt.Fprintf(out, "  %s is being applied by %s, for %s\n", version, printable.Line(holder.Name),
+			printable.Age(facts.Now, holder.Since))
 	default:
-		remedy := why.Remedy(known, facts.Run, nil)
+		remedy := why.Remedy(release, facts.Run, nil)
 		if facts.NotKept != nil && facts.NotKept.Operator != nil {
 			remedy = facts.NotKept.String()
 		}
@@ -157,7 +158,7 @@ func printOpen(ctx context.Context, reader *state.Reader, known *record.Record, 
 	}
 }
 
-// printEnd prints why an update was not completed, and the first failures of the newest.
+// printEnd prints the reason why an update was not completed, and, for the newest update, the first failures.
 func printEnd(out io.Writer, entry record.HistoryEntry, isNewest bool) {
 	cause := printable.Line(entry.End.Message)
 	if entry.End.Reason != "" {
@@ -168,9 +169,9 @@ func printEnd(out io.Writer, entry record.HistoryEntry, isNewest bool) {
 	if !isNewest {
 		return
 	}
-	for _, failed := range entry.End.Failures {
-		fmt.Fprintf(out, "    %s (%s): %s\n", failed.OrHook(failed.Hook), printable.Line(failed.File),
-			printable.Line(failed.Message))
+	for _, failure := range entry.End.Failures {
+		fmt.Fprintf(out, "    %s (%s): %s\n", failure.OrHook(failure.Hook), printable.Line(failure.File),
+			printable.Line(failure.Message))
 	}
 	if entry.End.More > 0 {
 		fmt.Fprintf(out, "    and %d more\n", entry.End.More)

@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/record"
 )
 
-// Each user who may write its ConfigMap may have edited the text of a record.
+// Each user who may write the ConfigMap of a record may have edited its text.
 func TestHistoryEscapesTextOfRecords(t *testing.T) {
 	const hostile = "1.0\x1b[31m\u202e\u2066\nfaked line\tx"
 	known := &record.Record{

@@ -32,7 +32,7 @@ Exit codes: 0 if everything could be read; 1 if not; 2 for misuse, such as a DIR
 
 // NewInspect returns the verb inspect.
 func NewInspect(streams core.Streams) *cobra.Command {
-	var f releaseFlags
+	var f displayFlags
 	command := &cobra.Command{
 		Use:   "inspect DIR",
 		Short: "Write files for a maintainer who helps, without values of Secrets",
@@ -56,7 +56,7 @@ func NewInspect(streams core.Streams) *cobra.Command {
 	return command
 }
 
-func (f *releaseFlags) inspect(ctx context.Context, folder string, streams core.Streams) error {
+func (f *displayFlags) inspect(ctx context.Context, folder string, streams core.Streams) error {
 	if err := checkEmpty(folder); err != nil {
 		return core.Misuse(err)
 	}

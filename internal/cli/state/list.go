@@ -19,7 +19,7 @@ import (
 
 // listFlags are the flags of runlevel list.
 type listFlags struct {
-	releaseFlags
+	displayFlags
 	all bool
 }
 
@@ -78,26 +78,26 @@ func (f *listFlags) run(ctx context.Context, streams core.Streams) error {
 	if f.all {
 		reader.Namespace = metav1.NamespaceAll
 	}
-	found, broken := reader.List(ctx)
-	if len(found) == 0 && broken != nil {
-		return broken
+	releases, unreadable := reader.List(ctx)
+	if len(releases) == 0 && unreadable != nil {
+		return unreadable
 	}
-	err = f.format.Print(streams.Out, found, func(out io.Writer) error {
-		if len(found) == 0 && f.all {
+	err = f.format.Print(streams.Out, releases, func(out io.Writer) error {
+		if len(releases) == 0 && f.all {
 			return core.PrintLines(out, []string{"no release has a record in any namespace"})
 		}
-		if len(found) == 0 {
+		if len(releases) == 0 {
 			return core.PrintLines(out, reader.NotAppliedLines(ctx))
 		}
-		lines := core.Align(f.rows(found, reader.Cluster.Now()))
-		for _, release := range found {
+		lines := core.Align(f.rows(releases, reader.Cluster.Now()))
+		for _, release := range releases {
 			if release.State == state.IsLost {
 				lines = append(lines, printable.Line(release.Release+": "+release.Problems[0]))
 			}
 		}
 		return core.PrintLines(out, lines)
 	})
-	return errors.Join(err, broken)
+	return errors.Join(err, unreadable)
 }
 
 // rows returns the table of releases.

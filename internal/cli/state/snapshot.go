@@ -39,15 +39,15 @@ func NewSnapshot(streams core.Streams) *cobra.Command {
 }
 
 func printSnapshot(ctx context.Context, f *core.ClusterFlags, name string, streams core.Streams) error {
-	taken, err := core.TakeSnapshot(ctx, f, name)
+	snapshot, err := core.TakeSnapshot(ctx, f, name)
 	if err != nil {
 		return err
 	}
-	if err := taken.Write(streams.Out); err != nil {
+	if err := snapshot.Write(streams.Out); err != nil {
 		return err
 	}
-	for _, unread := range taken.Unread {
+	for _, unread := range snapshot.Unread {
 		fmt.Fprintln(streams.Err, "not read:", unread)
 	}
-	return core.FailIf(len(taken.Unread) > 0)
+	return core.FailIf(len(snapshot.Unread) > 0)
 }

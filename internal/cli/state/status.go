@@ -1,8 +1,6 @@
-// Package state is the verbs that show how releases stand on a cluster: status, why, history, deletes and
-// inspect.
+// Package state has the verbs that show the state of releases on a cluster, such as status, why, history and deletes.
 //
-// It parses arguments, and prints the results of packages state and why of internal/session. It changes
-// nothing.
+// The verbs parse arguments, and print the results of packages state and why of internal/session. They change nothing.
 //
 // NewStatus and its siblings are the calls to start from: each returns a verb.
 package state
@@ -18,8 +16,8 @@ import (
 	"github.com/runlevel/runlevel/internal/session/state"
 )
 
-// releaseFlags are the flags of verbs that show a release, or several.
-type releaseFlags struct {
+// displayFlags are the flags of verbs that show one release or several releases.
+type displayFlags struct {
 	cluster core.ClusterFlags
 	format  core.Output
 	name    string
@@ -27,7 +25,7 @@ type releaseFlags struct {
 }
 
 // records returns the records of the release of the flags, or of all releases if none is named.
-func (f *releaseFlags) records(ctx context.Context, reader *state.Reader) ([]*record.Record, error) {
+func (f *displayFlags) records(ctx context.Context, reader *state.Reader) ([]*record.Record, error) {
 	records, err := reader.Records(ctx, f.name)
 	if f.name != "" && len(records) == 0 && err == nil {
 		err = reader.NoRecord(f.name)
@@ -73,7 +71,7 @@ const statusExamples = `  runlevel status
 
 // NewStatus returns the verb status.
 func NewStatus(streams core.Streams) *cobra.Command {
-	var f releaseFlags
+	var f displayFlags
 	command := &cobra.Command{
 		Use:     "status",
 		Short:   "Show the state of a release on a cluster: progress, waits and failures",
@@ -91,7 +89,7 @@ func NewStatus(streams core.Streams) *cobra.Command {
 	return command
 }
 
-func (f *releaseFlags) status(ctx context.Context, streams core.Streams) error {
+func (f *displayFlags) status(ctx context.Context, streams core.Streams) error {
 	reader, err := connect(ctx, &f.cluster)
 	if err != nil {
 		return err

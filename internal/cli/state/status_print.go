@@ -23,7 +23,8 @@ const (
 // A statusText prints a status as text.
 type statusText struct{ *state.Status }
 
-// lines renders the status as text. Levels are as wide as the screen, in colours, and in a limited number of lines.
+// lines renders the status as text. The levels are as wide as the screen and coloured, and have a limited number of
+// lines.
 func (s statusText) lines(width, levels int) []string {
 	lines := append([]string{s.Title()}, messageLines(s.Messages, nil)...)
 	if s.LastSeconds > 0 {
@@ -37,24 +38,24 @@ func (s statusText) lines(width, levels int) []string {
 	lines = append(lines, s.hookLines()...)
 	lines = append(lines, s.repairLines()...)
 	lines = append(lines, s.versionLines()...)
-	lines = append(lines, under("gates that block the requested version:", s.gateLines(true))...)
-	lines = append(lines, under("gates that block the next minor version:", s.gateLines(false))...)
-	lines = append(lines, under("ClusterOperators that are unavailable, degraded, progressing or not upgradeable:",
+	lines = append(lines, withTitle("gates that block the requested version:", s.gateLines(true))...)
+	lines = append(lines, withTitle("gates that block the next minor version:", s.gateLines(false))...)
+	lines = append(lines, withTitle("ClusterOperators that are unavailable, degraded, progressing or not upgradeable:",
 		s.operatorLines())...)
-	lines = append(lines, under("recent events:", s.eventLines())...)
+	lines = append(lines, withTitle("recent events:", s.eventLines())...)
 	return append(lines, s.lastLines()...)
 }
 
-// under returns a title and lines; none if there are no lines.
-func under(title string, lines []string) []string {
+// withTitle returns a title and lines, or nothing if there are no lines.
+func withTitle(title string, lines []string) []string {
 	if len(lines) == 0 {
 		return nil
 	}
 	return append([]string{title}, lines...)
 }
 
-// firstOf returns the lines of the first items, and the number of further items.
-func firstOf[T any](items []T, linesOf func(T) []string) []string {
+// linesOfFirst returns the lines of the first items, and a line with the number of further items.
+func linesOfFirst[T any](items []T, linesOf func(T) []string) []string {
 	var lines []string
 	for _, item := range items[:min(mostOfEach, len(items))] {
 		lines = append(lines, linesOf(item)...)
@@ -67,17 +68,17 @@ func firstOf[T any](items []T, linesOf func(T) []string) []string {
 
 // objectLines returns lines on the objects that are not ready, a screenful at most.
 func (s statusText) objectLines() []string {
-	return under("not ready, or different from the release:", objectLinesOf(s.Objects, mostLines))
+	return withTitle("not ready, or different from the release:", objectLinesOf(s.Objects, mostLines))
 }
 
 // hookLines returns lines on lifecycle hooks of Deployments.
 func (s statusText) hookLines() []string {
-	return under("lifecycle hooks:", firstOf(s.Hooks, func(hook why.HookStatus) []string {
+	return withTitle("lifecycle hooks:", linesOfFirst(s.Hooks, func(hook why.HookStatus) []string {
 		return []string{"  " + hook.Sentence("the "+hook.Object.OrHook(string(hook.Hook)), s.Time)}
 	}))
 }
 
-// mostRepairs is how many of the latest repairs are shown.
+// mostRepairs limits the latest repairs that a status shows.
 const mostRepairs = 5
 
 // repairLines returns lines on the repairs since the version was begun.
@@ -93,7 +94,7 @@ func (s statusText) repairLines() []string {
 		}
 		lines = append(lines, "  "+printable.Line(text))
 	}
-	return under(fmt.Sprintf("repaired since the version was begun, %s:", printable.Count(s.Repairs.Count, "time")),
+	return withTitle(fmt.Sprintf("repaired since the version was begun, %s:", printable.Count(s.Repairs.Count, "time")),
 		lines)
 }
 
@@ -111,7 +112,7 @@ func (s statusText) versionLines() []string {
 	for _, condition := range v.Problems() {
 		lines = append(lines, conditionLines(condition, "", s.Time)...)
 	}
-	return under("ClusterVersion "+kinds.ClusterVersionName+":", lines)
+	return withTitle("ClusterVersion "+kinds.ClusterVersionName+":", lines)
 }
 
 // updateLines returns lines on the available updates: the recommended ones, and the others with the reason.
@@ -167,7 +168,7 @@ func (s statusText) gateLines(isRequested bool) []string {
 			gates = append(gates, gate)
 		}
 	}
-	return firstOf(gates, func(gate state.Gate) []string {
+	return linesOfFirst(gates, func(gate state.Gate) []string {
 		if strings.Contains(gate.Message, " for ") { // the message has the time
 			gate.Since = nil
 		}
@@ -176,7 +177,7 @@ func (s statusText) gateLines(isRequested bool) []string {
 }
 
 func (s statusText) operatorLines() []string {
-	return firstOf(s.Operators, func(status state.OperatorStatus) (lines []string) {
+	return linesOfFirst(s.Operators, func(status state.OperatorStatus) (lines []string) {
 		for _, condition := range status.Conditions {
 			lines = append(lines, conditionLines(condition, strings.TrimSpace(status.Name+" "+status.Version)+": ",
 				s.Time)...)

@@ -22,21 +22,21 @@ const statusInterval = 2 * time.Second
 
 // A statusScreen shows a status, and shows it again when it changes.
 type statusScreen struct {
-	flags *releaseFlags
-	out   io.Writer
-	area  *live.Area // nil without a terminal
-	shown string     // the content of the last status
-	last  *state.Status
+	flags       *displayFlags
+	out         io.Writer
+	area        *live.Area // nil without a terminal
+	lastContent string     // the content of the last status
+	last        *state.Status
 }
 
-func newStatusScreen(f *releaseFlags, streams core.Streams) *statusScreen {
+func newStatusScreen(f *displayFlags, streams core.Streams) *statusScreen {
 	return &statusScreen{flags: f, out: streams.Out, area: core.AreaOn(streams.Out, f.format)}
 }
 
 // follow shows a status again whenever it has changed, until the context ends.
 func (s *statusScreen) follow(ctx context.Context, reader *state.Reader, first *state.Status) error {
 	if first.History != nil {
-		s.flags.name = first.Release // also when there are other releases later
+		s.flags.name = first.Release // other releases may be applied later
 	}
 	read := func(ctx context.Context) (*state.Status, error) { return readAgain(ctx, reader, s.flags.name) }
 	poller := core.Poll[*state.Status]{
@@ -57,7 +57,7 @@ func readAgain(ctx context.Context, reader *state.Reader, name string) (*state.S
 		return nil, err
 	}
 	next, err := reader.Status(ctx, name)
-	if err == nil && len(next.Unknown) > 0 { // perhaps the cluster no longer responds
+	if err == nil && len(next.Unknown) > 0 { // an outage is a possible cause
 		err = core.Reach(ctx, reader.Cluster)
 	}
 	return next, err
@@ -66,20 +66,20 @@ func readAgain(ctx context.Context, reader *state.Reader, name string) (*state.S
 // update shows a status if it has changed. On a terminal, it always updates the ages.
 func (s *statusScreen) update(status *state.Status, outage error) error {
 	if outage != nil {
-		unreached := *status
-		unreached.Unreachable, unreached.Done = printable.Line(outage.Error()), false
-		status = &unreached
+		outdated := *status
+		outdated.Unreachable, outdated.Done = printable.Line(outage.Error()), false
+		status = &outdated
 	}
 	s.last = status
 	if s.area != nil {
 		return s.area.Draw(statusText{status}.lines)
 	}
 	content := statusText{status}.content(s.flags.format)
-	if content == s.shown {
+	if content == s.lastContent {
 		return nil
 	}
-	isFirst := s.shown == ""
-	s.shown = content
+	isFirst := s.lastContent == ""
+	s.lastContent = content
 	if s.flags.format != core.Text {
 		return s.flags.format.PrintNext(s.out, status)
 	}
@@ -101,7 +101,7 @@ func (s *statusScreen) show(status *state.Status) error {
 		var text bytes.Buffer
 		for _, line := range (statusText{status}).lines(width, statusLevels) {
 			if isPlain {
-				line = live.Plain(line)
+				line = live.StripStyles(line)
 			}
 			text.WriteString(strings.TrimRight(line, " ") + "\n")
 		}
@@ -110,14 +110,14 @@ func (s *statusScreen) show(status *state.Status) error {
 	})
 }
 
-// passing matches an age in a text.
-var passing = regexp.MustCompile(`\b(\d+[smhdy])+\b`)
+// agePattern matches an age in a text.
+var agePattern = regexp.MustCompile(`\b(\d+[smhdy])+\b`)
 
-// content returns the output in a format, without ages: it does not change as long as only the time does.
+// content returns the output in a format, without ages, so that equal states have equal contents.
 func (s statusText) content(format core.Output) string {
 	timeless := *s.Status
 	timeless.Time = time.Time{}
-	if s.Unreachable != "" { // its text has the port of the connection
+	if s.Unreachable != "" { // the reason has the port of the connection, which changes
 		timeless.Unreachable = "for one reason or another"
 	}
 	if s.Progress != nil {
@@ -128,8 +128,8 @@ func (s statusText) content(format core.Output) string {
 	if format == core.Text {
 		timeless.Time = s.Time // ages are computed from it
 		text := strings.Join(statusText{&timeless}.lines(statusWidth, statusLevels), "\n")
-		return passing.ReplaceAllString(strings.ReplaceAll(text, s.Time.Format(time.RFC3339), ""), "")
+		return agePattern.ReplaceAllString(strings.ReplaceAll(text, s.Time.Format(time.RFC3339), ""), "")
 	}
 	text, _ := json.Marshal(timeless) // all these values can be encoded
-	return string(passing.ReplaceAll(text, nil))
+	return string(agePattern.ReplaceAll(text, nil))
 }

@@ -15,18 +15,18 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// An awaited is the state that a wait is for.
-type awaited string
+// A waitCondition is the state of a release that ends a wait.
+type waitCondition string
 
 const (
-	awaitReady   awaited = "ready"
-	awaitDeleted awaited = "deleted"
+	awaitReady   waitCondition = "ready"
+	awaitDeleted waitCondition = "deleted"
 )
 
 // waitFlags are the flags of runlevel wait.
 type waitFlags struct {
-	releaseFlags
-	until   awaited
+	displayFlags
+	until   waitCondition
 	version string
 	timeout time.Duration
 }
@@ -156,7 +156,7 @@ func (w *releaseWait) show(status *state.Status, outage error) error {
 	} else if w.isDone = w.flags.isMet(status); w.isDone {
 		w.end(nil)
 	}
-	if timeless := passing.ReplaceAllString(text, ""); timeless != w.printed {
+	if timeless := agePattern.ReplaceAllString(text, ""); timeless != w.printed {
 		w.printed = timeless
 		_, err := fmt.Fprintln(w.progress, text)
 		return err

@@ -178,7 +178,7 @@ func parseObject(text string) (kinds.ID, error) {
 	if isFileName(text) {
 		return kinds.ID{}, nil
 	}
-	if found, err := os.Stat(text); err == nil && found.IsDir() {
+	if info, err := os.Stat(text); err == nil && info.IsDir() {
 		return kinds.ID{}, core.Misusef("%s is a folder, which can only be the SOURCE: %w", text, errNoObject)
 	}
 	selector, err := loader.ParseSelector(text)
@@ -221,7 +221,8 @@ func printAnswers(out io.Writer, answers []*why.Answer) error {
 	return core.PrintLines(out, lines)
 }
 
-// messageLines returns lines of messages and unknown facts. They may be from a record, which users may have edited.
+// messageLines returns lines of messages and unknown facts, without control characters: users may have edited the
+// record that has the messages.
 func messageLines(messages []why.Message, unknown []string) []string {
 	var lines []string
 	for _, sentence := range messages {

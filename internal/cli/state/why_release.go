@@ -46,9 +46,9 @@ func (f *whyFlags) releases(ctx context.Context, streams core.Streams) error {
 func printReleases(out io.Writer, answers []*why.ReleaseAnswer) error {
 	var lines []string
 	for i, answer := range answers {
-		own := headOf(answer)
-		rest := mostLines - len(lines) - len(own) - (len(answers)-i-1)*2
-		lines = append(lines, append(own, objectLinesOf(answer.Objects, rest)...)...)
+		head := headOf(answer)
+		rest := mostLines - len(lines) - len(head) - (len(answers)-i-1)*2
+		lines = append(lines, append(head, objectLinesOf(answer.Objects, rest)...)...)
 	}
 	return core.PrintLines(out, lines)
 }

@@ -44,7 +44,7 @@ Exit codes: 0 if the objects could be read, whatever their states are; 1 if not;
 
 // NewGetObjects returns the verb get objects.
 func NewGetObjects(streams core.Streams) *cobra.Command {
-	var f releaseFlags
+	var f displayFlags
 	command := &cobra.Command{
 		Use:   "objects NAME",
 		Short: "List the objects of a release on the cluster",
@@ -66,7 +66,7 @@ func NewGetObjects(streams core.Streams) *cobra.Command {
 	return command
 }
 
-func (f *releaseFlags) objects(ctx context.Context, streams core.Streams) error {
+func (f *displayFlags) objects(ctx context.Context, streams core.Streams) error {
 	if _, err := core.AppliedRef(f.name, 0); err != nil {
 		return err
 	}
