@@ -26,7 +26,7 @@ var crdResource = schema.GroupVersionResource{
 	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 }
 
-// crdsAtOnce bounds how many CRDs are created at a time.
+// crdsAtOnce limits the CRDs that are created at the same time.
 const crdsAtOnce = 8
 
 // installCRDs creates CustomResourceDefinitions, and waits until each is established and its versions are served.
@@ -41,7 +41,7 @@ func installCRDs(ctx context.Context, config *rest.Config, client kubernetes.Int
 	group.SetLimit(crdsAtOnce)
 	for _, crd := range crds {
 		group.Go(func() error {
-			if err := establish(ctx, definitions.Resource(crdResource), crd); err != nil {
+			if err := establishCRD(ctx, definitions.Resource(crdResource), crd); err != nil {
 				return fmt.Errorf("CustomResourceDefinition %s: %w", crd.GetName(), err)
 			}
 			return awaitOK(ctx, client, versionPaths(crd)...)
@@ -50,7 +50,7 @@ func installCRDs(ctx context.Context, config *rest.Config, client kubernetes.Int
 	return group.Wait()
 }
 
-func establish(ctx context.Context, definitions dynamic.ResourceInterface, crd *unstructured.Unstructured) error {
+func establishCRD(ctx context.Context, definitions dynamic.ResourceInterface, crd *unstructured.Unstructured) error {
 	apply := metav1.ApplyOptions{FieldManager: "sandbox", Force: true}
 	if _, err := definitions.Apply(ctx, crd.GetName(), crd, apply); err != nil {
 		return err
@@ -86,11 +86,11 @@ func readCRDs(paths []string) ([]*unstructured.Unstructured, error) {
 			if err != nil {
 				return nil, fmt.Errorf("read CRDs: %w", err)
 			}
-			found, err := decodeCRDs(content)
+			documents, err := decodeCRDs(content)
 			if err != nil {
 				return nil, fmt.Errorf("read CRDs from %s: %w", file, err)
 			}
-			crds = append(crds, found...)
+			crds = append(crds, documents...)
 		}
 	}
 	return crds, nil

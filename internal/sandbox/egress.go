@@ -24,7 +24,7 @@ const AddressAnnotation = "sandbox.runlevel.dev/address"
 // them. An egress connects to the loopback, and to the network of real nodes.
 type egress struct {
 	client kubernetes.Interface
-	nodes  netip.Prefix // the network of real nodes
+	nodes  netip.Prefix // network of real nodes
 }
 
 // egressConfiguration returns the configuration with which the API server uses the egress at a port.
@@ -61,7 +61,8 @@ func (e *egress) dial(ctx context.Context, destination string) (net.Conn, error)
 	return (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(host, port))
 }
 
-// locate returns the address to connect to for a host: itself, or the pod behind the address of a Service or a pod.
+// locate returns the address to connect to for a host: the host itself, or the pod behind the address of a Service or a
+// pod.
 func (e *egress) locate(ctx context.Context, host, port string) (foundHost, foundPort string, _ error) {
 	ip, err := netip.ParseAddr(host)
 	switch {
@@ -120,7 +121,8 @@ func readyEndpoint(slice discoveryv1.EndpointSlice, name string) (string, int32)
 	return "", 0
 }
 
-// listenAddress returns the address at which the pod with an address can be reached: the same, or one on the loopback.
+// listenAddress returns the address at which the pod with an address can be reached: that address on real nodes, or an
+// address on the loopback.
 func (e *egress) listenAddress(ctx context.Context, address string) (string, error) {
 	if ip, err := netip.ParseAddr(address); err == nil && e.nodes.Contains(ip) {
 		return address, nil

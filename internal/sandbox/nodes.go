@@ -54,15 +54,15 @@ func isSchedulable(node *corev1.Node, awaitsTaint bool) bool {
 // emulatedMinors is the number of earlier minor versions that a control plane can emulate.
 const emulatedMinors = 3
 
-// emulation returns the version, such as 1.34, that a control plane with this API server must emulate, or "" if it has
-// that version or can't emulate it.
-func emulation(ctx context.Context, apiServer, wanted string) (string, error) {
-	if wanted == "" {
+// emulatedVersion returns the version, such as 1.34, that a control plane with this API server must emulate. It returns
+// "" if the API server has the requested version or can't emulate that version.
+func emulatedVersion(ctx context.Context, apiServer, requestedVersion string) (string, error) {
+	if requestedVersion == "" {
 		return "", nil
 	}
-	requested, err := version.ParseGeneric(wanted)
+	requested, err := version.ParseGeneric(requestedVersion)
 	if err != nil {
-		return "", fmt.Errorf("%w: Kubernetes %q is not a version such as 1.34", ErrOptions, wanted)
+		return "", fmt.Errorf("%w: Kubernetes %q is not a version such as 1.34", ErrOptions, requestedVersion)
 	}
 	out, err := exec.CommandContext(ctx, apiServer, "--version").Output()
 	if err != nil {
@@ -80,7 +80,7 @@ func emulation(ctx context.Context, apiServer, wanted string) (string, error) {
 }
 
 // kwok simulates a node and its pods as long as it holds the node's lease. So the heartbeats of a node end when another
-// holder has the lease and does not renew it: here, for a year.
+// holder has the lease and does not renew it. takeLease gives the lease to such a holder for a year.
 const (
 	takeLease = `{"spec": {"holderIdentity": "silence", "leaseDurationSeconds": 31536000}}`
 	giveLease = `{"spec": {"holderIdentity": null, "leaseDurationSeconds": 40}}`

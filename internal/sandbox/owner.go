@@ -29,7 +29,7 @@ const (
 var errOwnerExited = errors.New("the sandbox ended before it was ready")
 
 // StartDetached starts a program that owns a sandbox with these options, and waits until the sandbox is ready. If the
-// program exits before, the error is the program's output without the prefix.
+// program exits before that, StartDetached returns the program's output, without the prefix, as an error.
 func StartDetached(ctx context.Context, o Options, owner *exec.Cmd, prefix string) error {
 	// This process prepares the start, so that the user sees the progress.
 	if err := Prepare(ctx, o); err != nil {
@@ -114,7 +114,7 @@ func Down(ctx context.Context, name string) error {
 	return fmt.Errorf("stop sandbox %s: process %d does not exit", name, state.PID)
 }
 
-// hasEnded reports whether the sandbox does not run any more; another one may have its name.
+// hasEnded reports whether the sandbox has ended. Another sandbox may have its name.
 func (s Status) hasEnded(context.Context) (bool, error) {
 	current, err := Find(s.Name)
 	return errors.Is(err, ErrNotRunning) || (err == nil && current.PID != s.PID), nil

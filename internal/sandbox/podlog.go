@@ -24,8 +24,8 @@ const (
 	logTimes = "2006-01-02T15:04:05.000000000Z07:00"
 )
 
-// A logLine is a line of a container's log. Its time is the container's start, plus a millisecond for each line before
-// it, so that a line has the same time in each request.
+// A logLine is a line of a container's log. The time of a line is the container's start, plus a millisecond for each
+// earlier line, so that a line has the same time in each request.
 type logLine struct {
 	time time.Time
 	text string
@@ -54,12 +54,12 @@ func logOf(pod *corev1.Pod, container string, run *containerRun) []logLine {
 
 // A containerRun is one run of a container.
 type containerRun struct {
-	started time.Time
-	ended   bool
+	started  time.Time
+	hasEnded bool
 }
 
-// lastRun returns the run of a container whose log a kubelet shows: the current or last one, or the one before if
-// previous is true. Its errors are those of a kubelet.
+// lastRun returns the run of a container whose log a kubelet shows: the current or last run, or the run before if
+// previous is true. The errors are those of a kubelet.
 func lastRun(pod *corev1.Pod, container string, previous bool) (*containerRun, error) {
 	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 	i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == container })
@@ -99,14 +99,14 @@ func waitingReason(state *corev1.ContainerStateWaiting) string {
 
 // parseLogOptions parses the parameters of a request for a log.
 func parseLogOptions(query url.Values) (corev1.PodLogOptions, error) {
-	var o corev1.PodLogOptions
-	if err := corev1conversion.Convert_url_Values_To_v1_PodLogOptions(&query, &o, nil); err != nil {
-		return o, err
+	var options corev1.PodLogOptions
+	if err := corev1conversion.Convert_url_Values_To_v1_PodLogOptions(&query, &options, nil); err != nil {
+		return options, err
 	}
-	if o.SinceSeconds != nil {
-		o.SinceTime = &metav1.Time{Time: time.Now().Add(-time.Duration(*o.SinceSeconds) * time.Second)}
+	if options.SinceSeconds != nil {
+		options.SinceTime = &metav1.Time{Time: time.Now().Add(-time.Duration(*options.SinceSeconds) * time.Second)}
 	}
-	return o, nil
+	return options, nil
 }
 
 // A logWriter writes the log of one run of a container.
@@ -117,8 +117,8 @@ type logWriter struct {
 	bytesLeft int64
 
 	run     *containerRun // nil until the pod exists
-	pod     *corev1.Pod   // its first state
-	written int           // lines that are written or skipped
+	pod     *corev1.Pod   // the first state of the pod
+	written int           // number of lines that were written or skipped
 }
 
 func newLogWriter(response http.ResponseWriter, container string, o corev1.PodLogOptions) *logWriter {
@@ -127,7 +127,7 @@ func newLogWriter(response http.ResponseWriter, container string, o corev1.PodLo
 	}
 }
 
-// update writes the lines that a newer state of the pod adds, and reports whether they are the last.
+// update writes the lines that a newer state of the pod adds, and reports whether the log is complete.
 func (w *logWriter) update(pod *corev1.Pod) (isDone bool) {
 	run, err := lastRun(pod, w.container, w.options.Previous)
 	switch {
@@ -150,7 +150,7 @@ func (w *logWriter) update(pod *corev1.Pod) (isDone bool) {
 	}
 	w.written = max(w.written, len(lines))
 	_ = http.NewResponseController(w.response).Flush()
-	return !w.options.Follow || run.ended || w.bytesLeft == 0
+	return !w.options.Follow || run.hasEnded || w.bytesLeft == 0
 }
 
 func (w *logWriter) write(line logLine) error {

@@ -134,7 +134,7 @@ func createPod(t *testing.T, namespace, name string, variables ...corev1.EnvVar)
 	}
 }
 
-// awaitEnding waits until ending returns a text for a pod.
+// awaitEnding waits until the function ending returns a text for a pod.
 func awaitEnding(t *testing.T, namespace, name, want string) *corev1.Pod {
 	t.Helper()
 	return sandboxtest.Await(t, cluster, pods, namespace+"/"+name, func(p *corev1.Pod) bool {

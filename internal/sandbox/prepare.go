@@ -25,7 +25,7 @@ const (
 // kubeletClient is the API server's user for kubelets.
 const kubeletClient = "kube-apiserver"
 
-// access is what clients need to reach the API server.
+// access has the address of the API server, and the users of clients.
 type access struct {
 	server      credentials.Server
 	admin, user credentials.User
@@ -46,15 +46,15 @@ func (s *Sandbox) writeFiles(o Options, p ports) (*access, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on 127.0.0.1: %w", err)
 	}
-	granted, err := writeKubeconfigs(s.home, ca, loopbackURL(p.apiServer), "https://"+gate, nodes)
+	clientAccess, err := writeKubeconfigs(s.home, ca, loopbackURL(p.apiServer), "https://"+gate, nodes)
 	if err != nil {
 		return nil, err
 	}
-	return granted, writeConfiguration(o, s.home, p)
+	return clientAccess, writeConfiguration(o, s.home, p)
 }
 
-// writePKI issues all certificates. moreNames are additional names of the API server.
-func writePKI(h *stateFolder, moreNames []string) (*credentials.Authority, error) {
+// writePKI issues all certificates. additionalNames are names of the API server on the network of real nodes.
+func writePKI(h *stateFolder, additionalNames []string) (*credentials.Authority, error) {
 	ca, err := credentials.NewAuthority("sandbox-ca")
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func writePKI(h *stateFolder, moreNames []string) (*credentials.Authority, error
 	type keyPair = credentials.KeyPair
 	serverNames := append([]string{
 		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", serviceAddress,
-	}, moreNames...)
+	}, additionalNames...)
 	pairs := map[string]func() (keyPair, error){
 		"ca":                 ca.KeyPair,
 		"etcd-ca":            etcdCA.KeyPair,
@@ -104,13 +104,13 @@ func writeKubeconfigs(h *stateFolder, ca *credentials.Authority, serverURL, gate
 	if err != nil {
 		return nil, err
 	}
-	granted := &access{
+	clientAccess := &access{
 		server: credentials.Server{URL: serverURL, CA: own.Certificate},
 		admin:  credentials.NewUser(AdminUser, "system:masters"),
 		user:   credentials.NewUser(OrdinaryUser),
 	}
 	gate := credentials.Server{URL: gateURL, CA: own.Certificate}
-	users := append([]credentials.User{granted.admin, granted.user}, nodes...)
+	users := append([]credentials.User{clientAccess.admin, clientAccess.user}, nodes...)
 	for name, user := range map[string]credentials.User{
 		ControllerManager: credentials.NewUser("system:kube-controller-manager"),
 		Scheduler:         credentials.NewUser("system:kube-scheduler"),
@@ -124,7 +124,8 @@ func writeKubeconfigs(h *stateFolder, ca *credentials.Authority, serverURL, gate
 	if err := credentials.WriteTokens(h.path("pki", "tokens.csv"), users); err != nil {
 		return nil, err
 	}
-	return granted, granted.server.WriteKubeconfig(h.path("kubeconfig"), granted.admin, granted.user)
+	return clientAccess, clientAccess.server.WriteKubeconfig(h.path("kubeconfig"), clientAccess.admin,
+		clientAccess.user)
 }
 
 //go:embed kwok
@@ -222,7 +223,7 @@ func reservePort() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The side that closes first enters TIME_WAIT: it must be the side with our port.
+	// The side that closes first enters TIME_WAIT, so the server, which has our port, closes first.
 	if err := server.Close(); err != nil {
 		return 0, err
 	}

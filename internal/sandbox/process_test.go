@@ -19,11 +19,11 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// mortalEnv makes the test binary start a sandbox of that name, print a line when it is ready, and wait for its end.
-const mortalEnv = "RUNLEVEL_TEST_MORTAL"
+// ownerEnv makes the test binary start a sandbox of that name, print a line when it is ready, and wait for its end.
+const ownerEnv = "RUNLEVEL_TEST_MORTAL"
 
-func beMortal() {
-	s, err := sandbox.Start(context.Background(), sandbox.Options{Name: os.Getenv(mortalEnv), Nodes: sandbox.NoNodes})
+func runOwner() {
+	s, err := sandbox.Start(context.Background(), sandbox.Options{Name: os.Getenv(ownerEnv), Nodes: sandbox.NoNodes})
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -36,12 +36,12 @@ func beMortal() {
 // ownName returns a name that no other run of the tests has.
 func ownName(name string) string { return fmt.Sprintf("%s-%d", name, os.Getpid()) }
 
-// startMortal starts a sandbox owned by another process.
-func startMortal(t *testing.T, name string) (*exec.Cmd, sandbox.Status) {
+// startOwner starts another process, which owns a sandbox.
+func startOwner(t *testing.T, name string) (*exec.Cmd, sandbox.Status) {
 	t.Helper()
 	sandboxtest.NeedControlPlane(t)
 	owner := exec.Command(os.Args[0])
-	owner.Env = append(os.Environ(), mortalEnv+"="+name)
+	owner.Env = append(os.Environ(), ownerEnv+"="+name)
 	owner.Stderr = os.Stderr
 	stdout, err := owner.StdoutPipe()
 	if err != nil {
@@ -68,7 +68,7 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux signals the death of a parent to its children; see docs/sandbox.md")
 	}
-	owner, state := startMortal(t, ownName("mortal"))
+	owner, state := startOwner(t, ownName("mortal"))
 	if len(state.Components) != 3 {
 		t.Fatalf("got components %+v, want three", state.Components)
 	}
@@ -90,7 +90,7 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 }
 
 func TestDownStopsASandboxOfAnotherProcess(t *testing.T) {
-	_, state := startMortal(t, ownName("distant"))
+	_, state := startOwner(t, ownName("distant"))
 	if _, err := sandbox.Start(t.Context(), sandbox.Options{Name: state.Name}); !errors.Is(err, sandbox.ErrRunning) {
 		t.Errorf("a second sandbox of the same name: %v, want %v", err, sandbox.ErrRunning)
 	}

@@ -27,13 +27,13 @@ const pollInterval = 10 * time.Millisecond
 // awaitOK requests the paths one after the other, each until the API server answers with OK.
 func awaitOK(ctx context.Context, client kubernetes.Interface, paths ...string) error {
 	for _, path := range paths {
-		var failure error
+		var lastErr error
 		err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-			_, failure = client.Discovery().RESTClient().Get().AbsPath(path).DoRaw(ctx)
-			return failure == nil, nil
+			_, lastErr = client.Discovery().RESTClient().Get().AbsPath(path).DoRaw(ctx)
+			return lastErr == nil, nil
 		})
 		if err != nil {
-			return fmt.Errorf("the API server is not ready: %w", objectwatch.CauseOf(ctx, failure))
+			return fmt.Errorf("the API server is not ready: %w", objectwatch.CauseOf(ctx, lastErr))
 		}
 	}
 	return nil

@@ -54,8 +54,8 @@ func RunWith(ctx context.Context, o Options, command *exec.Cmd) (err error) {
 	}
 }
 
-// forward waits until a command exits, and forwards signals to it. The terminal sends Ctrl-C to the command itself,
-// which may continue: an interactive shell does.
+// forward waits until a command exits, and forwards signals to the command. The terminal itself sends Ctrl-C to the
+// command, which may continue, as an interactive shell does.
 func forward(command *exec.Cmd, signals <-chan os.Signal) error {
 	exited := make(chan error, 1)
 	go func() { exited <- command.Wait() }()
@@ -69,8 +69,8 @@ func forward(command *exec.Cmd, signals <-chan os.Signal) error {
 	}
 }
 
-// ErrOptions marks an error in the options that Start was given, including the files that
-// they name. Nothing was started.
+// ErrOptions marks an error in the options of Start, or in the files that the options name. Start has started no
+// process then.
 var ErrOptions = errors.New("wrong options")
 
 // Prepare builds the programs ahead of time, and checks the options.
@@ -79,32 +79,32 @@ func Prepare(ctx context.Context, o Options) error {
 	return err
 }
 
-// A preparation has what every attempt of a start needs.
-type preparation struct {
-	crds     []*unstructured.Unstructured
-	programs map[string]string // of the control plane
-	node     realnode.Programs
-	emulated string // version of Kubernetes; "" for that of the programs
+// The startInputs are the files and programs that every attempt of a start needs.
+type startInputs struct {
+	crds            []*unstructured.Unstructured
+	programs        map[string]string // of the control plane
+	node            realnode.Programs
+	emulatedVersion string // version of Kubernetes; "" for that of the programs
 }
 
-func prepareStart(ctx context.Context, o Options) (found preparation, err error) {
+func prepareStart(ctx context.Context, o Options) (inputs startInputs, err error) {
 	if err := o.validate(); err != nil {
-		return found, fmt.Errorf("%w: %w", ErrOptions, err)
+		return inputs, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
-	if found.crds, err = readCRDs(o.CRDs); err != nil {
-		return found, fmt.Errorf("%w: %w", ErrOptions, err)
+	if inputs.crds, err = readCRDs(o.CRDs); err != nil {
+		return inputs, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	if o.RealNodes > 0 {
-		if found.node, err = realnode.FindPrograms(); err != nil {
-			return found, fmt.Errorf("%w: %w", ErrOptions, err)
+		if inputs.node, err = realnode.FindPrograms(); err != nil {
+			return inputs, fmt.Errorf("%w: %w", ErrOptions, err)
 		}
-		if err := found.node.Locate(ctx, o.Progress); err != nil {
-			return found, err
+		if err := inputs.node.Locate(ctx, o.Progress); err != nil {
+			return inputs, err
 		}
 	}
-	if found.programs, err = binaries.Locate(ctx, o.components(), o.Progress); err != nil {
-		return found, err
+	if inputs.programs, err = binaries.Locate(ctx, o.components(), o.Progress); err != nil {
+		return inputs, err
 	}
-	found.emulated, err = emulation(ctx, found.programs[APIServer], o.Kubernetes)
-	return found, err
+	inputs.emulatedVersion, err = emulatedVersion(ctx, inputs.programs[APIServer], o.Kubernetes)
+	return inputs, err
 }

@@ -34,11 +34,10 @@ import (
 )
 
 const (
-	// startAttempts bounds how often Start starts over because another program took one of its ports between choosing
-	// and listening.
+	// startAttempts limits the attempts of Start. An attempt fails if another program takes one of its ports before a
+	// component listens there.
 	startAttempts = 3
-	// startTimeout bounds the time until a control plane is ready. It needs a few seconds; a machine so busy that it
-	// needs this long is of no use.
+	// startTimeout limits the time until a control plane is ready, which usually takes a few seconds.
 	startTimeout = 3 * time.Minute
 )
 
@@ -50,12 +49,12 @@ type Sandbox struct {
 	Config, UserConfig *rest.Config
 	// Kubeconfig is a file with a context for each of the two.
 	Kubeconfig string
-	// Registry is the address of the registry of real nodes, for images of pods; empty without real nodes. It speaks
-	// http.
+	// Registry is the address of the registry of real nodes, which serves images of pods by http. It is empty without
+	// real nodes.
 	Registry string
 	// Logs is the folder with a log for each component, named after it. Stop removes it.
 	Logs string
-	// Took is how long the start took.
+	// Took has the durations of the start.
 	Took Timing
 
 	home       *stateFolder
@@ -71,17 +70,17 @@ type Sandbox struct {
 	isStopped bool
 }
 
-// Timing is how long a start took, from starting the first process.
+// Timing has the durations of a start, measured from the start of the first process.
 type Timing struct {
 	APIServer time.Duration // until the API server's /readyz returned ok
 	Ready     time.Duration // until everything was ready
 }
 
 // Start starts a control plane and returns when it is ready: the API server reports ready, the default namespace has
-// its service account, the nodes are ready, and the CRDs of the options are established. ctx only bounds the start:
-// the sandbox runs until Stop or until this process ends.
+// its service account, the nodes are ready, and the CRDs of the options are established. The end of ctx stops the start
+// only: the sandbox runs until Stop or until this process ends.
 func Start(ctx context.Context, o Options) (*Sandbox, error) {
-	found, err := prepareStart(ctx, o)
+	inputs, err := prepareStart(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -89,11 +88,11 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Kubernetes = found.emulated
-	ctx, cancel := boundedStart(ctx)
+	o.Kubernetes = inputs.emulatedVersion
+	ctx, cancel := withStartTimeout(ctx)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
-		s, err := launch(ctx, o, found, h)
+		s, err := launch(ctx, o, inputs, h)
 		if err == nil {
 			return s, nil
 		}
@@ -104,16 +103,16 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 		if errors.Is(err, context.Canceled) {
 			return nil, errors.Join(err, h.remove())
 		}
-		return nil, errors.Join(err, h.removeButLogs(err))
+		return nil, errors.Join(err, h.removeExceptLogs(err))
 	}
 }
 
-func boundedStart(ctx context.Context) (context.Context, context.CancelFunc) {
+func withStartTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
 }
 
 // launch makes one attempt to start. If it fails, no process keeps running.
-func launch(ctx context.Context, o Options, found preparation, h *stateFolder) (_ *Sandbox, err error) {
+func launch(ctx context.Context, o Options, inputs startInputs, h *stateFolder) (_ *Sandbox, err error) {
 	p, err := reservePorts()
 	if err != nil {
 		return nil, err
@@ -122,9 +121,9 @@ func launch(ctx context.Context, o Options, found preparation, h *stateFolder) (
 		Name: h.name(), Kubeconfig: h.path("kubeconfig"), Logs: h.logs(),
 		home: h, gate: relay.NewGate(fmt.Sprintf("127.0.0.1:%d", p.apiServer)),
 	}
-	s.stop = sync.OnceValue(s.end)
+	s.stop = sync.OnceValue(s.stopOnce)
 	s.components = childprocess.NewGroup(h.dir, s.Logs)
-	s.components.Changed = func() { _ = s.publish() } // for other processes
+	s.components.Changed = func() { _ = s.publish() }
 	s.components.Restarts = func(name string) bool { return !s.gate.IsOpen() && name != APIServer && name != Etcd }
 	defer func() {
 		if err != nil {
@@ -138,46 +137,46 @@ func launch(ctx context.Context, o Options, found preparation, h *stateFolder) (
 		return nil, fmt.Errorf("listen on 127.0.0.1: %w", err)
 	}
 	p.callbacks = s.callbacks.port()
-	if err := s.configure(ctx, o, found, p); err != nil {
+	if err := s.configure(ctx, o, inputs, p); err != nil {
 		return nil, err
 	}
 	return s, s.components.WhileAlive(ctx, func(ctx context.Context) error {
 		if err := s.startControlPlane(ctx, o.components()); err != nil {
 			return err
 		}
-		return s.becomeReady(ctx, o, found.crds)
+		return s.becomeReady(ctx, o, inputs.crds)
 	})
 }
 
 // configure writes all files, and creates the components.
-func (s *Sandbox) configure(ctx context.Context, o Options, found preparation, p ports) (err error) {
+func (s *Sandbox) configure(ctx context.Context, o Options, inputs startInputs, p ports) (err error) {
 	if o.RealNodes > 0 {
 		nodes := realnode.Options{
-			Folder: s.home.nodes(), Count: o.RealNodes, Images: o.Images, Offline: o.Offline, Programs: found.node,
+			Folder: s.home.nodes(), Count: o.RealNodes, Images: o.Images, Offline: o.Offline, Programs: inputs.node,
 		}
 		if s.nodes, err = realnode.Connect(ctx, nodes, s.home.withLock, s.gate); err != nil {
 			return err
 		}
 	}
 	s.Registry = s.nodes.Registry()
-	granted, err := s.writeFiles(o, p)
+	access, err := s.writeFiles(o, p)
 	if err != nil {
 		return err
 	}
-	s.Config = granted.server.RESTConfig(granted.admin)
-	s.UserConfig = granted.server.RESTConfig(granted.user)
+	s.Config = access.server.RESTConfig(access.admin)
+	s.UserConfig = access.server.RESTConfig(access.user)
 	if err := s.callbacks.serve(s.home, s.Config, s.nodes.Network()); err != nil {
 		return err
 	}
 	args := arguments(o, s.home, p)
 	for _, name := range o.components() {
-		s.components.Add(childprocess.Command{Name: name, Program: found.programs[name], Args: args[name]})
+		s.components.Add(childprocess.Command{Name: name, Program: inputs.programs[name], Args: args[name]})
 	}
 	s.nodes.AddComponents(s.components)
 	return nil
 }
 
-// startControlPlane starts the components of the control plane, one right after the other: they wait for each other by
+// startControlPlane starts the components of the control plane without waits: components wait for each other by
 // themselves.
 func (s *Sandbox) startControlPlane(ctx context.Context, names []string) error {
 	s.started = time.Now()
@@ -262,7 +261,7 @@ func (s *Sandbox) Resume(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := boundedStart(ctx)
+	ctx, cancel := withStartTimeout(ctx)
 	defer cancel()
 	// The second path is a read from etcd: just after a crash, /readyz may be outdated.
 	err = s.components.WhileAlive(ctx, func(ctx context.Context) error {
@@ -302,15 +301,15 @@ func (s *Sandbox) Died() <-chan error { return s.components.Died() }
 // Stop may be called several times, also concurrently.
 func (s *Sandbox) Stop() error { return s.stop() }
 
-func (s *Sandbox) end() error {
+func (s *Sandbox) stopOnce() error {
 	s.killAll()
 	if failure := s.components.Failure(); failure != nil {
-		return s.home.removeButLogs(failure)
+		return s.home.removeExceptLogs(failure)
 	}
 	return s.home.remove()
 }
 
-// killAll ends all processes at once: their data is not needed.
+// killAll kills all processes: no process needs to save data.
 func (s *Sandbox) killAll() {
 	s.mu.Lock()
 	s.isStopped = true

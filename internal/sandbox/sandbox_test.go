@@ -29,8 +29,8 @@ rules:
 })
 
 func TestMain(m *testing.M) {
-	if os.Getenv(mortalEnv) != "" {
-		beMortal() // see process_test.go
+	if os.Getenv(ownerEnv) != "" {
+		runOwner() // see process_test.go
 	}
 	os.Exit(cluster.Run(m))
 }

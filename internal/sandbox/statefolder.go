@@ -41,15 +41,15 @@ type Status struct {
 	Registry   string            `json:"registry,omitempty"` // images for real nodes
 	Logs       string            `json:"logs"`
 	Components []ComponentStatus `json:"components,omitempty"`
-	// Failure is why a component of the sandbox exited. The sandbox does not run then; its logs stay for an hour, and
-	// until another sandbox starts.
+	// Failure is the error of a component that exited by itself. A sandbox with a failure does not run; its logs stay
+	// for an hour, and until another sandbox starts.
 	Failure string `json:"failure,omitempty"`
 }
 
 // A ComponentStatus is one process of a sandbox.
 type ComponentStatus struct {
 	Name string `json:"name"`
-	PID  int    `json:"pid,omitempty"` // 0 while it does not run
+	PID  int    `json:"pid,omitempty"` // 0 if the component does not run
 	Log  string `json:"log"`
 }
 
@@ -187,8 +187,9 @@ func (h *stateFolder) remove() error {
 	})
 }
 
-// removeButLogs releases the name after a failure, and removes everything except for the logs that the error refers to.
-func (h *stateFolder) removeButLogs(failure error) error {
+// removeExceptLogs releases the name after a failure, and removes everything except for the logs that the error refers
+// to.
+func (h *stateFolder) removeExceptLogs(failure error) error {
 	return h.withLock(func() error {
 		state := Status{Name: h.name(), Started: time.Now(), Logs: h.logs(), Failure: failure.Error()}
 		return errors.Join(h.removeNodes(), os.RemoveAll(h.path("etcd")), os.RemoveAll(h.pki()), h.publish(state),

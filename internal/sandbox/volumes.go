@@ -42,8 +42,8 @@ type provisioner struct {
 	folder string
 }
 
-// run provides volumes until stop is closed, also after the end of ctx. It ignores failures: the next attempt may
-// succeed.
+// run provides volumes until stop is closed, also after the end of ctx. Failures are ignored, since the next attempt
+// may succeed.
 func (p *provisioner) run(ctx context.Context, stop <-chan struct{}) {
 	ctx = context.WithoutCancel(ctx)
 	claims := cache.NewListWatchFromClient(p.client.CoreV1().RESTClient(), "persistentvolumeclaims", "",
@@ -68,7 +68,7 @@ func (p *provisioner) run(ctx context.Context, stop <-chan struct{}) {
 
 // provide creates a volume for a pending claim.
 func (p *provisioner) provide(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
-	if claim.Status.Phase != corev1.ClaimPending || claim.Spec.VolumeName != "" || !p.isProvided(ctx, claim) {
+	if claim.Status.Phase != corev1.ClaimPending || claim.Spec.VolumeName != "" || !p.needsVolume(ctx, claim) {
 		return
 	}
 	volume := p.volumeFor(claim)
@@ -81,9 +81,9 @@ func (p *provisioner) provide(ctx context.Context, claim *corev1.PersistentVolum
 	}
 }
 
-// isProvided reports whether a claim gets a volume: if its class exists, and, for a class without provisioner, if no
-// volume of the class waits for a claim.
-func (p *provisioner) isProvided(ctx context.Context, claim *corev1.PersistentVolumeClaim) bool {
+// needsVolume reports whether the provisioner must create a volume for a claim: the class of the claim exists, and, if
+// the class has no provisioner, no volume of the class is unclaimed.
+func (p *provisioner) needsVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) bool {
 	name := claim.Spec.StorageClassName
 	if name == nil { // an admission controller sets the default class
 		return false

@@ -26,9 +26,9 @@ func newClaim(name string, class *string) *corev1.PersistentVolumeClaim {
 		}}
 }
 
-// TestClaims get a volume each: of the default class, of another class without a program of its own, and of no class. A
-// pod with a claim runs. The volume is deleted with its claim.
-func TestClaims(t *testing.T) {
+// Each claim gets a volume: a claim of the default class, of another class whose provisioner does not run, and of no
+// class. A pod with a claim runs. The volume is deleted with its claim.
+func TestClaimsGetVolumes(t *testing.T) {
 	t.Parallel()
 	client, namespace := cluster.Client(t), cluster.Namespace(t)
 	other := &storagev1.StorageClass{

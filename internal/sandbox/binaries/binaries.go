@@ -1,13 +1,11 @@
 // Package binaries finds the programs of a control plane and of its nodes, or builds them.
 //
-// It looks into the folder that KUBEBUILDER_ASSETS names, then into the user's
-// cache. Programs that are in neither are built from Go modules: the control
-// plane's five as one program that acts by the name it is called by, the two of
-// real nodes as another. The modules are the folders of sandbox/ in the repository,
-// which are packed into this package, so that a Runlevel installed without its
-// sources can build them too.
+// Locate searches the folder that KUBEBUILDER_ASSETS names, and then the user's cache. Missing programs are built from
+// Go modules: the five programs of the control plane as one program that acts by the name by which it is called, the
+// two programs of real nodes as another one. The modules are the folders of sandbox/ in the repository. They are packed
+// into this package, so that a Runlevel that was installed without its sources can build them, too.
 //
-// It starts nothing; package sandbox does. Locate is the call to start from.
+// Package sandbox starts the programs. Locate is the call to start from.
 package binaries
 
 import (
@@ -22,7 +20,7 @@ import (
 	"strings"
 )
 
-// AssetsVariable names the folder to look into first. The test tools of the Kubernetes ecosystem use the same
+// AssetsVariable names the folder that is searched first. The test tools of the Kubernetes ecosystem use the same
 // variable.
 const AssetsVariable = "KUBEBUILDER_ASSETS"
 
@@ -40,8 +38,8 @@ const (
 // NodeNames lists the programs of a node that runs containers.
 func NodeNames() []string { return []string{Kubelet, KubeProxy} }
 
-// Locate returns the file of each of the named programs. If it has to build them, which takes minutes, it writes to
-// progress, which may be nil.
+// Locate returns the files of the named programs. If programs have to be built, which takes minutes, Locate reports the
+// build to progress, which may be nil.
 func Locate(ctx context.Context, names []string, progress io.Writer) (map[string]string, error) {
 	if !slices.Contains([]string{"linux", "darwin"}, runtime.GOOS) {
 		return nil, fmt.Errorf("a Kubernetes control plane runs on Linux and macOS, not on %s; on Windows, use WSL",
@@ -80,8 +78,8 @@ func Locate(ctx context.Context, names []string, progress io.Writer) (map[string
 	return found, nil
 }
 
-// findAssets looks for programs in dir, and also returns the missing ones: some sets of assets have only etcd and the
-// API server.
+// findAssets searches dir for programs, and also returns the names of missing programs: some sets of assets have only
+// etcd and the API server.
 func findAssets(dir string, names []string) (found map[string]string, missing []string, err error) {
 	found = map[string]string{}
 	if dir == "" {

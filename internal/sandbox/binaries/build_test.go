@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// A module as small as can be: building the real one takes minutes.
+// A minimal module: a build of the real one takes minutes.
 const tiny = `
 -- go.mod --
 module example.test/tiny
@@ -37,7 +37,7 @@ import (
 func main() { fmt.Println("I am", filepath.Base(os.Args[0])) }
 `
 
-// A module that needs another one, which is nowhere.
+// A module that requires a module that does not exist.
 var needy = strings.NewReplacer(
 	"go 1.26.0\n", "go 1.26.0\nrequire example.test/other v1.0.0\n",
 	"import (\n", "import (\n\t_ \"example.test/other\"\n",

@@ -47,7 +47,7 @@ type builder struct {
 	meter     *meter
 }
 
-// stalePackages returns the number of packages that have to be compiled. It also downloads the modules.
+// stalePackages downloads the modules, and returns the number of packages that have to be compiled.
 func (b *builder) stalePackages(ctx context.Context, m *module) (int, error) {
 	var names bytes.Buffer
 	args := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, m.buildFlags()...)
@@ -66,10 +66,10 @@ func (b *builder) run(ctx context.Context, stdout io.Writer, take func(line stri
 	cmd := exec.CommandContext(ctx, b.goCommand, args...)
 	cmd.Dir = b.dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GO111MODULE=on",
-		"GOTMPDIR="+b.dir, // so that its files are removed with the draft if it is killed
+		"GOTMPDIR="+b.dir, // if the build is killed, temporary files are removed with the draft
 		"GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
 	interruptible(cmd)
-	cmd.WaitDelay = 10 * time.Second // the go command removes its files
+	cmd.WaitDelay = 10 * time.Second // the go command removes its temporary files
 	cmd.Stdout = stdout
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -103,7 +103,7 @@ func failure(ctx context.Context, verb string, err error, output []string) error
 	return fmt.Errorf("go %s: %w%s\n    %s", verb, err, advice(text), text)
 }
 
-// advice returns how to fix a known failure of the go command; "" for any other.
+// advice returns the remedy for a known failure of the go command, or "".
 func advice(output string) string {
 	hints := []struct{ sign, advice string }{
 		{"no space left on device", "no space left on the disk: free some, or set GOCACHE, GOMODCACHE" +

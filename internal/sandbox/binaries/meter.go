@@ -20,7 +20,7 @@ type meter struct {
 	mu     sync.Mutex
 	format string // of the phase, with a verb for the count
 	count  int
-	total  int // steps of the phase; 0 if not known
+	total  int // steps of the phase; 0 if unknown
 	since  time.Time
 }
 
@@ -30,8 +30,8 @@ func newMeter(out io.Writer) *meter {
 	return m
 }
 
-// begin begins a phase with a number of steps, or 0 if it is unknown. It returns a function that counts the lines of
-// the go command that are steps of the phase, and reports whether a line is a step.
+// begin begins a phase with a number of steps, or 0 if the number is unknown. The returned function reports whether a
+// line of the go command is a step of the phase, and counts the steps.
 func (m *meter) begin(format string, total int, isStep func(line string) bool) func(line string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -47,7 +47,7 @@ func (m *meter) begin(format string, total int, isStep func(line string) bool) f
 	}
 }
 
-// remaining estimates the remaining time of the phase: its steps take about the same time.
+// remaining estimates the remaining time of the phase, whose steps take about the same time.
 func (m *meter) remaining() string {
 	if m.count == 0 || m.count >= m.total {
 		return ""

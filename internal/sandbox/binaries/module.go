@@ -21,7 +21,8 @@ var (
 	packedNode []byte
 )
 
-// A module is the source of a program with several names, which acts as the component whose name it is called by.
+// A module is the source of a program with several names. When the program is called by a name, it acts as the
+// component of that name.
 type module struct {
 	names    []string // of the program
 	cache    string   // the folder of its builds in the user's cache

@@ -23,8 +23,8 @@ type store struct {
 }
 
 const (
-	program  = "program" // that all names link to
-	sizeFile = "size"    // has the size of that program
+	program  = "program" // the file to which all names link
+	sizeFile = "size"    // the file with the size of the program
 	drafts   = ".build-" // prefix of unfinished builds
 )
 
@@ -143,7 +143,7 @@ func CacheDir(name string) (string, error) {
 	return filepath.Join(cache, "runlevel", name), nil
 }
 
-// Explain adds to an error the action that failed in the cache, and how to fix a full disk or a missing permission.
+// Explain adds to an error the action that failed in the cache, and the remedy for a full disk or a missing permission.
 func Explain(doing string, err error) error {
 	advice := ""
 	switch {

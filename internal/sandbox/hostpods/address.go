@@ -8,11 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// An address is the address of a pod: three bytes, for an address on the loopback and for one that endpoints of a
+// An address has the last three bytes of a pod's two addresses: one on the loopback, and one that endpoints of a
 // Service may have.
 type address [3]byte
 
-// newAddress returns an address that isTaken does not report, and that pods of other sandboxes are unlikely to have.
+// newAddress returns an address for which isTaken returns false. Pods of other sandboxes are unlikely to have the same
+// address.
 func newAddress(uid types.UID, isTaken func(address) bool) address {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(uid))
@@ -24,13 +25,14 @@ func newAddress(uid types.UID, isTaken func(address) bool) address {
 	}
 }
 
-// listen returns the address at which the pod's processes listen. On Linux, each pod has its own on the loopback.
-func (a address) listen() string {
+// listenIP returns the address at which the pod's processes listen. On Linux, each pod has its own address on the
+// loopback.
+func (a address) listenIP() string {
 	if runtime.GOOS != "linux" {
 		return "127.0.0.1"
 	}
 	return netip.AddrFrom4([4]byte{127, a[0], a[1], a[2]}).String()
 }
 
-// reported returns the address in the pod's status. The API server accepts no endpoints on the loopback.
-func (a address) reported() string { return netip.AddrFrom4([4]byte{10, a[0], a[1], a[2]}).String() }
+// statusIP returns the address in the pod's status. The API server accepts no endpoints on the loopback.
+func (a address) statusIP() string { return netip.AddrFrom4([4]byte{10, a[0], a[1], a[2]}).String() }

@@ -173,7 +173,7 @@ func (c *container) setExited(state *os.ProcessState) {
 	})
 }
 
-// setWaiting records why no process runs: because of an error, or because the last one has just exited.
+// setWaiting records the reason why no process runs: an error, or the exit of the last process.
 func (c *container) setWaiting(err error, wait time.Duration) {
 	waiting := &corev1.ContainerStateWaiting{
 		Reason: reasonCrashLoop, Message: fmt.Sprintf("back-off %s restarting failed container", wait),
@@ -194,11 +194,12 @@ func containerID(c *container) string {
 // now returns the time with the precision of the API.
 func now() metav1.Time { return metav1.Now().Rfc3339Copy() }
 
-// startPeriod is the interval of probes until a process is ready for the first time. initialDelaySeconds is ignored: it
-// saves a process some probes, but would make a test wait.
+// startPeriod is the interval of probes until a process is ready for the first time. initialDelaySeconds is ignored,
+// since a delay would make tests wait.
 const startPeriod = 100 * time.Millisecond
 
-// probe sets whether the container's process is ready, until ctx ends. Without a probe by httpGet, it is ready at once.
+// probe updates the readiness of the container's process until ctx ends. A process without a probe by httpGet is always
+// ready.
 func (c *container) probe(ctx context.Context) {
 	settings := c.spec.ReadinessProbe
 	if settings == nil || settings.HTTPGet == nil {
@@ -228,7 +229,7 @@ func (c *container) probe(ctx context.Context) {
 
 // probeOnce sends one request, as a kubelet does.
 func (c *container) probeOnce(settings *corev1.Probe) bool {
-	request, err := httpprobe.NewRequestForHTTPGetAction(settings.HTTPGet, &c.spec, c.pod.address.listen(), "probe")
+	request, err := httpprobe.NewRequestForHTTPGetAction(settings.HTTPGet, &c.spec, c.pod.address.listenIP(), "probe")
 	if err != nil {
 		return false
 	}
@@ -236,7 +237,7 @@ func (c *container) probeOnce(settings *corev1.Probe) bool {
 	return err == nil && result != probe.Failure
 }
 
-// setReady sets whether the process is ready, unless the process has exited.
+// setReady records the readiness of the process, unless the process has exited.
 func (c *container) setReady(ctx context.Context, isReady bool) {
 	c.pod.host.update(func() {
 		if ctx.Err() == nil {

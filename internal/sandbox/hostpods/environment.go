@@ -58,7 +58,7 @@ func (c *container) environment(ctx context.Context) (variables, error) {
 	return v, nil
 }
 
-// addAll adds the data of a ConfigMap or a Secret.
+// addAll adds a variable for each key of a ConfigMap or a Secret.
 func (c *container) addAll(ctx context.Context, v variables, source corev1.EnvFromSource) error {
 	var data map[string][]byte
 	var err error
@@ -74,11 +74,11 @@ func (c *container) addAll(ctx context.Context, v variables, source corev1.EnvFr
 	return err
 }
 
-// value returns the value of a variable.
-func (c *container) value(envVar corev1.EnvVar, before variables) (string, error) {
+// value returns the value of a variable. Values may refer to earlier variables.
+func (c *container) value(envVar corev1.EnvVar, earlier variables) (string, error) {
 	switch {
 	case envVar.ValueFrom == nil:
-		return expand(envVar.Value, before), nil
+		return expand(envVar.Value, earlier), nil
 	case envVar.ValueFrom.FieldRef != nil:
 		return c.pod.field(envVar.ValueFrom.FieldRef.FieldPath)
 	default:
@@ -88,9 +88,9 @@ func (c *container) value(envVar corev1.EnvVar, before variables) (string, error
 
 func isSet(flag *bool) bool { return flag != nil && *flag }
 
-// configMap returns the data of a ConfigMap; none if it is optional and missing.
+// configMap returns the data of a ConfigMap, or nothing if the ConfigMap is optional and missing.
 func (p *hostPod) configMap(ctx context.Context, name string, optional *bool) (map[string][]byte, error) {
-	found, err := p.host.client.CoreV1().ConfigMaps(p.first.Namespace).Get(ctx, name, metav1.GetOptions{})
+	configMap, err := p.host.client.CoreV1().ConfigMaps(p.first.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && isSet(optional) {
 		return nil, nil
 	}
@@ -98,23 +98,23 @@ func (p *hostPod) configMap(ctx context.Context, name string, optional *bool) (m
 		return nil, err
 	}
 	data := map[string][]byte{}
-	for key, value := range found.Data {
+	for key, value := range configMap.Data {
 		data[key] = []byte(value)
 	}
-	maps.Copy(data, found.BinaryData)
+	maps.Copy(data, configMap.BinaryData)
 	return data, nil
 }
 
-// secret returns the data of a Secret; none if it is optional and missing.
+// secret returns the data of a Secret, or nothing if the Secret is optional and missing.
 func (p *hostPod) secret(ctx context.Context, name string, optional *bool) (map[string][]byte, error) {
-	found, err := p.host.client.CoreV1().Secrets(p.first.Namespace).Get(ctx, name, metav1.GetOptions{})
+	secret, err := p.host.client.CoreV1().Secrets(p.first.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && isSet(optional) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return found.Data, nil
+	return secret.Data, nil
 }
 
 // field returns a field of the pod, by its path in the downward API.
@@ -127,8 +127,8 @@ func (p *hostPod) field(name string) (string, error) {
 		"spec.serviceAccountName": p.first.Spec.ServiceAccountName,
 		"status.hostIP":           "127.0.0.1",
 		"status.hostIPs":          "127.0.0.1",
-		"status.podIP":            p.address.listen(),
-		"status.podIPs":           p.address.listen(),
+		"status.podIP":            p.address.listenIP(),
+		"status.podIPs":           p.address.listenIP(),
 	}
 	value, ok := values[name]
 	if !ok {
@@ -137,9 +137,9 @@ func (p *hostPod) field(name string) (string, error) {
 	return value, nil
 }
 
-// expand replaces $(NAME) by a variable's value, if there is one, and $$ by $.
-func expand(text string, before variables) string {
-	return expansion.Expand(text, expansion.MappingFuncFor(before))
+// expand replaces $(NAME) by the value of the variable, if the variable exists, and $$ by $.
+func expand(text string, values variables) string {
+	return expansion.Expand(text, expansion.MappingFuncFor(values))
 }
 
 // rewrite replaces the path of a mount by the path of the volume's folder, at the beginning of an argument or after its
@@ -152,7 +152,8 @@ func (c *container) rewrite(text string) string {
 	return flag + "=" + c.hostPath(value)
 }
 
-// hostPath returns the path of a container's file on this machine: the innermost mount contains the file.
+// hostPath returns the path of a container's file on this machine, in the volume of the innermost mount that contains
+// the file.
 func (c *container) hostPath(file string) string {
 	best := ""
 	result := file

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestExpand(t *testing.T) {
+func TestExpandReplacesVariables(t *testing.T) {
 	known := variables{"A": "1", "EMPTY": "", "REF": "$(A)"}
 	for text, want := range map[string]string{
 		"":                 "",
@@ -30,7 +30,7 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-func TestRewrite(t *testing.T) {
+func TestRewriteReplacesMountPaths(t *testing.T) {
 	c := &container{
 		pod: &hostPod{folder: "/host", first: &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{
 			{Name: "data"}, {Name: "keys"},

@@ -2,15 +2,15 @@
 // must run on a sandbox as they are shipped: with the command, the arguments, the environment, the volumes and the
 // rights that their Deployment defines.
 //
-// It is a small kubelet beside kwok. It selects the scheduled pods of one namespace by their labels, runs a process
-// for each of their containers, restarts the process when it exits, reports it in the pod's status, and deletes the
-// pod after its processes have exited. kwok simulates all other pods, and those with an annotation that makes them
+// A HostPods is a small kubelet beside kwok. It selects the scheduled pods of one namespace by their labels, runs a
+// process for each of their containers, restarts the process when it exits, reports it in the pod's status, and deletes
+// the pod after its processes have exited. kwok simulates all other pods, and those with an annotation that makes them
 // fail or hang.
 //
-// It is not a container runtime: processes use this machine's files and network, and run as this user. A volume is a
-// folder, and paths into it are rewritten in arguments and environment. Images, init containers, resources, liveness
-// and startup probes, lifecycle hooks and security contexts are ignored, and containers are restarted whatever the
-// pod's restart policy.
+// A HostPods is not a container runtime: processes use this machine's files and network, and run as this user. A volume
+// is a folder, and paths into it are rewritten in arguments and environment. Images, init containers, resources,
+// liveness and startup probes, lifecycle hooks and security contexts are ignored. Containers are restarted even if the
+// pod's restart policy is not Always.
 //
 // Start is the function to start from.
 package hostpods
@@ -32,7 +32,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Options select which pods are run, and by which programs.
+// Options select the pods that run as processes, and their programs.
 type Options struct {
 	// Config is an administrator's connection to the sandbox. Processes get only its address and the certificate of its
 	// authority.
@@ -55,7 +55,7 @@ type HostPods struct {
 	selector labels.Set
 	stop     context.CancelFunc
 	running  sync.WaitGroup // the watch, and a goroutine per pod
-	ended    func() error
+	awaitEnd func() error
 
 	// mu guards the pods and their states.
 	mu      sync.Mutex
@@ -63,7 +63,7 @@ type HostPods struct {
 	changed chan struct{} // closed, and replaced, with each change
 }
 
-// Start runs the existing pods and all new ones until Stop or the end of ctx. It returns when kwok no longer simulates
+// Start runs the existing pods and all new pods until Stop or the end of ctx. It returns when kwok no longer simulates
 // new pods.
 func Start(ctx context.Context, o Options) (*HostPods, error) {
 	h, err := prepare(o)
@@ -75,7 +75,7 @@ func Start(ctx context.Context, o Options) (*HostPods, error) {
 		return nil, fmt.Errorf("run pods of namespace %s: %w", o.Namespace, err)
 	}
 	ctx, h.stop = context.WithCancel(ctx)
-	h.ended = sync.OnceValue(func() error {
+	h.awaitEnd = sync.OnceValue(func() error {
 		h.running.Wait()
 		return h.deletePolicy(context.WithoutCancel(ctx), policy)
 	})
@@ -113,7 +113,7 @@ func (o Options) volumes() string { return filepath.Join(o.Folder, "pods") }
 // ready, and another runner may take over. Stop may be called any number of times.
 func (h *HostPods) Stop() error {
 	h.stop()
-	return h.ended()
+	return h.awaitEnd()
 }
 
 // watch observes the pods until ctx ends.
@@ -132,27 +132,27 @@ func (h *HostPods) watch(ctx context.Context) {
 	informer.RunWithContext(ctx)
 }
 
-// observe starts the processes of a new pod, and stores the new state of a known one.
+// observe starts the processes of a new pod, or stores the new state of a pod that it has observed before.
 func (h *HostPods) observe(ctx context.Context, object any) {
 	pod := object.(*corev1.Pod)
 	h.update(func() {
-		known, isKnown := h.pods[pod.UID]
+		existing, isObserved := h.pods[pod.UID]
 		switch {
-		case isKnown:
-			known.observe(pod)
-		case mustRun(pod) && ctx.Err() == nil:
-			started := h.newPod(ctx, pod)
-			h.pods[pod.UID] = started
-			started.observe(pod)
-			h.running.Go(started.run)
+		case isObserved:
+			existing.observe(pod)
+		case isRunnable(pod) && ctx.Err() == nil:
+			added := h.newPod(ctx, pod)
+			h.pods[pod.UID] = added
+			added.observe(pod)
+			h.running.Go(added.run)
 		}
 	})
 }
 
-// observeRemoval ends the processes of a pod whose object does not exist any more.
+// observeRemoval ends the processes of a pod whose object no longer exists.
 func (h *HostPods) observeRemoval(object any) {
-	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = unknown.Obj
+	if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = missed.Obj
 	}
 	h.update(func() {
 		if pod, isKnown := h.pods[object.(*corev1.Pod).UID]; isKnown {
@@ -162,8 +162,8 @@ func (h *HostPods) observeRemoval(object any) {
 	})
 }
 
-// mustRun reports whether hostpods runs a pod: it has a node, is not simulated, and has not ended.
-func mustRun(pod *corev1.Pod) bool {
+// isRunnable reports whether hostpods runs a pod: the pod has a node, is not simulated, and has not ended.
+func isRunnable(pod *corev1.Pod) bool {
 	annotation := pod.Annotations[podAnnotation]
 	switch {
 	case pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:

@@ -39,12 +39,12 @@ func TestMain(m *testing.M) {
 	case os.Getenv(programEnv) != "":
 		os.Exit(beProgram())
 	case os.Getenv(ownerEnv) != "":
-		beOwner() // see stop_test.go
+		runOwner() // see stop_test.go
 	}
 	os.Exit(cluster.Run(m))
 }
 
-// patience is much longer than every wait that succeeds.
+// patience is the timeout of waits. No wait that succeeds takes as long.
 const patience = 5 * time.Minute
 
 var (
@@ -140,7 +140,7 @@ func patch(t testing.TB, namespace, change string) {
 	}
 }
 
-// add returns a change of the pod that adds to its first container and its volumes.
+// add returns a change of a pod that adds settings to its first container, and volumes.
 func add(t testing.TB, text string) func(*corev1.PodSpec) {
 	return func(spec *corev1.PodSpec) {
 		var more struct {
@@ -200,9 +200,9 @@ func get(t testing.TB, p hostpods.HostProcess, path string) []byte {
 	return body
 }
 
-func selfOf(t testing.TB, p hostpods.HostProcess) self {
+func selfOf(t testing.TB, p hostpods.HostProcess) selfReport {
 	t.Helper()
-	var s self
+	var s selfReport
 	if err := json.Unmarshal(get(t, p, "/self"), &s); err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +316,7 @@ func TestProcessHasTheRightsOfItsServiceAccount(t *testing.T) {
 	h := start(t, options(t, namespace))
 	deploy(t, namespace, 1)
 	process := awaitReady(t, h, 1)[0]
-	var s self
+	var s selfReport
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
 		func(context.Context) (bool, error) {
 			s = selfOf(t, process)
@@ -374,7 +374,7 @@ func isAvailableOf(count int32) func(*appsv1.Deployment) bool {
 	return func(d *appsv1.Deployment) bool { return d != nil && d.Status.AvailableReplicas == count }
 }
 
-// TestPodIsNeverReadyBeforeItsProcess watches a pod whose process does not start, from its beginning.
+// TestPodIsNeverReadyBeforeItsProcess watches a pod whose process does not start, from its creation on.
 func TestPodIsNeverReadyBeforeItsProcess(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)

@@ -35,15 +35,15 @@ type hostPod struct {
 	tokens     map[string][]byte // by audience; used by one goroutine at a time
 	// first is the first observed state of the pod. Its spec and names never change.
 	first *corev1.Pod
-	// ctx ends when the processes must end. reportCtx never ends, so that their end is reported.
+	// ctx ends when the processes must end. reportCtx never ends, so that the exits of the processes are reported.
 	ctx, reportCtx context.Context
-	end            context.CancelFunc
+	cancel         context.CancelFunc
 
 	// Guarded by HostPods.mu.
 	latest    *corev1.Pod // the last observed state
-	isRemoved bool        // the object does not exist any more
+	isRemoved bool        // the object no longer exists
 	grace     time.Duration
-	problem   error // why the containers can't be started yet
+	volumeErr error // delays the start of the containers
 }
 
 // newPod returns a pod that does not run yet. The caller holds mu.
@@ -63,7 +63,7 @@ func (h *HostPods) newPod(ctx context.Context, pod *corev1.Pod) *hostPod {
 		}),
 		reportCtx: context.WithoutCancel(ctx),
 	}
-	p.ctx, p.end = context.WithCancel(ctx)
+	p.ctx, p.cancel = context.WithCancel(ctx)
 	for _, spec := range pod.Spec.Containers {
 		p.containers = append(p.containers, &container{
 			pod: p, spec: spec, folder: filepath.Join(p.folder, "containers", spec.Name),
@@ -98,7 +98,7 @@ func (p *hostPod) observe(pod *corev1.Pod) {
 func (p *hostPod) terminate(seconds *int64) {
 	if p.ctx.Err() == nil {
 		p.grace = graceOf(seconds)
-		p.end()
+		p.cancel()
 	}
 }
 
@@ -124,7 +124,7 @@ func (p *hostPod) run() {
 func (p *hostPod) awaitVolumes() bool {
 	for p.ctx.Err() == nil {
 		err := p.writeVolumes(p.ctx)
-		p.host.update(func() { p.problem = err })
+		p.host.update(func() { p.volumeErr = err })
 		if err == nil {
 			return true
 		}
@@ -133,7 +133,7 @@ func (p *hostPod) awaitVolumes() bool {
 	return false
 }
 
-// refreshVolumes updates the volumes from their sources until ctx ends. It ignores errors: the next attempt may
+// refreshVolumes updates the volumes from their sources until ctx ends. Errors are ignored, since the next attempt may
 // succeed.
 func (p *hostPod) refreshVolumes(ctx context.Context) {
 	for pause(ctx, refreshInterval) {
@@ -141,8 +141,8 @@ func (p *hostPod) refreshVolumes(ctx context.Context) {
 	}
 }
 
-// remove reports the end of the processes, and removes the pod's object, if it is deleted, and folder. It ignores
-// errors of the API server.
+// remove reports the end of the processes, and removes the folder of the pod and, if the pod is deleted, its object.
+// Errors of the API server are ignored.
 func (p *hostPod) remove() {
 	ctx, cancel := context.WithTimeout(p.reportCtx, cleanupTimeout)
 	defer cancel()
@@ -163,8 +163,8 @@ func (p *hostPod) remove() {
 	p.host.update(func() { delete(p.host.pods, p.first.UID) })
 }
 
-// readLatest reads the pod once more: patchStatus writes only differences, and the watch may lag behind the last status
-// that was written.
+// readLatest reads the pod again: patchStatus writes only differences, and the watch may lag behind the last written
+// status.
 func (p *hostPod) readLatest(ctx context.Context) {
 	pod, err := p.host.client.CoreV1().Pods(p.first.Namespace).Get(ctx, p.first.Name, metav1.GetOptions{})
 	if err == nil && pod.UID == p.first.UID {
@@ -184,8 +184,8 @@ func (p *hostPod) deleteObject(ctx context.Context) {
 	}
 }
 
-// annotate sets the annotations that keep kwok from simulating the pod, and that give the API server its address; nil
-// removes them.
+// annotate sets the annotation that keeps kwok from simulating the pod, and the annotation with the pod's address for
+// the API server. A nil value removes an annotation.
 func (p *hostPod) annotate(ctx context.Context, pod, address any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": p.first.UID, "annotations": map[string]any{podAnnotation: pod, sandbox.AddressAnnotation: address},

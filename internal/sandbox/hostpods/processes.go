@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// A HostProcess is the process of a container, whether it runs or not.
+// A HostProcess is the state of a container's process, which need not run.
 type HostProcess struct {
 	Pod, Container string
 	// PID is 0 while the process does not run: before its start, and in the pause before a restart.
 	PID      int
 	Restarts int
-	// Ready is the result of the readiness probe; without a probe, whether the process runs.
+	// Ready is the result of the readiness probe. Without a probe, a running process is ready.
 	Ready bool
 	// Ending reports that the pod is deleted, or the runner stopped.
 	Ending bool
@@ -23,7 +23,7 @@ type HostProcess struct {
 	Address string
 	// Log is the file with the output of all processes of the container.
 	Log string
-	// Waiting is why the process does not run, if known.
+	// Waiting has the reason why the process does not run, if the reason is known.
 	Waiting string
 }
 
@@ -50,7 +50,7 @@ func (h *HostPods) processes() []HostProcess {
 func (c *container) process() HostProcess {
 	process := HostProcess{
 		Pod: c.pod.first.Name, Container: c.spec.Name, PID: c.pid, Restarts: c.restarts(), Ready: c.isReady,
-		Ending: c.pod.ctx.Err() != nil, Address: c.pod.address.listen(), Log: c.log,
+		Ending: c.pod.ctx.Err() != nil, Address: c.pod.address.listenIP(), Log: c.log,
 	}
 	if waiting := c.status().State.Waiting; waiting != nil {
 		process.Waiting = waiting.Reason + ": " + waiting.Message
@@ -76,17 +76,17 @@ func (h *HostPods) Await(ctx context.Context, isWanted func([]HostProcess) bool)
 	}
 }
 
-// AwaitReady waits until that many processes are ready, and all others are ending. It returns those that are ready.
+// AwaitReady waits until count processes are ready, and all others are ending. It returns the ready processes.
 func (h *HostPods) AwaitReady(ctx context.Context, count int) ([]HostProcess, error) {
 	processes, err := h.Await(ctx, func(all []HostProcess) bool {
-		staying := staying(all)
-		return len(staying) == count && !slices.ContainsFunc(staying, func(p HostProcess) bool { return !p.Ready })
+		remaining := withoutEnding(all)
+		return len(remaining) == count && !slices.ContainsFunc(remaining, func(p HostProcess) bool { return !p.Ready })
 	})
-	return staying(processes), err
+	return withoutEnding(processes), err
 }
 
-// staying returns the processes that are not ending.
-func staying(all []HostProcess) []HostProcess {
+// withoutEnding returns the processes that are not ending.
+func withoutEnding(all []HostProcess) []HostProcess {
 	return slices.DeleteFunc(slices.Clone(all), func(p HostProcess) bool { return p.Ending })
 }
 
@@ -103,7 +103,7 @@ func describe(processes []HostProcess) string {
 	return text.String()
 }
 
-// lastLines returns the end of a log; nothing if the log does not exist.
+// lastLines returns the end of a log, or "" if the log does not exist.
 func lastLines(log string) string {
 	const most = 10
 	content, _ := os.ReadFile(log)

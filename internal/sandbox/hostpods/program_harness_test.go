@@ -17,17 +17,17 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// programEnv makes the test binary the program of the pods in these tests. It listens at the address of its first
-// argument until SIGTERM.
+// programEnv makes the test binary the program of the pods in these tests. The program listens at the address of its
+// first argument until SIGTERM.
 const programEnv = "RUNLEVEL_TEST_PROGRAM"
 
-// A self is the report of the program about itself.
-type self struct {
+// A selfReport is the report of the program about itself.
+type selfReport struct {
 	Args   []string
 	Env    map[string]string
 	Folder string
 	User   string
-	Pod    []string // that its token is bound to
+	Pod    []string // the pod to which the token is bound
 	Rights map[string]string
 }
 
@@ -70,8 +70,8 @@ func beProgram() int {
 	return 0
 }
 
-func newSelf(ctx context.Context) self {
-	s := self{Args: os.Args, Env: map[string]string{}, Rights: map[string]string{}}
+func newSelf(ctx context.Context) selfReport {
+	s := selfReport{Args: os.Args, Env: map[string]string{}, Rights: map[string]string{}}
 	s.Folder, _ = os.Getwd()
 	for _, variable := range os.Environ() {
 		name, value, _ := strings.Cut(variable, "=")

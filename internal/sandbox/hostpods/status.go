@@ -19,8 +19,8 @@ func (p *hostPod) report(ctx context.Context) {
 		annotations := p.latest.Annotations
 		p.host.mu.Unlock()
 		var err error
-		if annotations[podAnnotation] != podOfHost || annotations[sandbox.AddressAnnotation] != p.address.listen() {
-			err = p.annotate(ctx, podOfHost, p.address.listen())
+		if annotations[podAnnotation] != podOfHost || annotations[sandbox.AddressAnnotation] != p.address.listenIP() {
+			err = p.annotate(ctx, podOfHost, p.address.listenIP())
 		}
 		if err == nil {
 			err = p.patchStatus(ctx)
@@ -58,7 +58,7 @@ func (p *hostPod) patchStatus(ctx context.Context) error {
 func (p *hostPod) status() corev1.PodStatus {
 	status := *p.latest.Status.DeepCopy()
 	status.HostIP, status.HostIPs = "127.0.0.1", []corev1.HostIP{{IP: "127.0.0.1"}}
-	status.PodIP, status.PodIPs = p.address.reported(), []corev1.PodIP{{IP: p.address.reported()}}
+	status.PodIP, status.PodIPs = p.address.statusIP(), []corev1.PodIP{{IP: p.address.statusIP()}}
 	if status.StartTime == nil {
 		started := now()
 		status.StartTime = &started
@@ -104,8 +104,8 @@ func (c *container) status() corev1.ContainerStatus {
 	if c.state.Terminated == nil { // otherwise the state has it
 		status.LastTerminationState = c.previous
 	}
-	if c.pod.problem != nil {
-		waiting := &corev1.ContainerStateWaiting{Reason: reasonCreating, Message: c.pod.problem.Error()}
+	if c.pod.volumeErr != nil {
+		waiting := &corev1.ContainerStateWaiting{Reason: reasonCreating, Message: c.pod.volumeErr.Error()}
 		status.State = corev1.ContainerState{Waiting: waiting}
 	}
 	return status

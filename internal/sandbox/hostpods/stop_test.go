@@ -24,7 +24,7 @@ import (
 // ownerEnv makes the test binary run the pods of that namespace, and print the ID of the first process.
 const ownerEnv = "RUNLEVEL_TEST_OWNER"
 
-func beOwner() {
+func runOwner() {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
 		fmt.Println(err)

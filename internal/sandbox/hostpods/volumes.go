@@ -16,7 +16,7 @@ import (
 // volumeFolder returns the folder of a volume of the pod.
 func (p *hostPod) volumeFolder(name string) string { return filepath.Join(p.folder, "volumes", name) }
 
-// writeVolumes creates the folders of all volumes, and updates their files. It does not touch those of an emptyDir.
+// writeVolumes creates the folders of all volumes, and updates their files, except for those of an emptyDir.
 func (p *hostPod) writeVolumes(ctx context.Context) error {
 	for _, volume := range p.first.Spec.Volumes {
 		folder := p.volumeFolder(volume.Name)
@@ -79,10 +79,10 @@ func (p *hostPod) filesOf(ctx context.Context, source corev1.VolumeProjection) (
 	switch {
 	case source.ConfigMap != nil:
 		data, err := p.configMap(ctx, source.ConfigMap.Name, source.ConfigMap.Optional)
-		return choose(data, source.ConfigMap.Items, source.ConfigMap.Optional, err)
+		return selectKeys(data, source.ConfigMap.Items, source.ConfigMap.Optional, err)
 	case source.Secret != nil:
 		data, err := p.secret(ctx, source.Secret.Name, source.Secret.Optional)
-		return choose(data, source.Secret.Items, source.Secret.Optional, err)
+		return selectKeys(data, source.Secret.Items, source.Secret.Optional, err)
 	case source.DownwardAPI != nil:
 		return p.downwardFiles(source.DownwardAPI.Items)
 	case source.ServiceAccountToken != nil:
@@ -108,22 +108,23 @@ func (p *hostPod) downwardFiles(items []corev1.DownwardAPIVolumeFile) (map[strin
 	return files, nil
 }
 
-// choose returns the data of some keys; all data if items is empty.
-func choose(data map[string][]byte, items []corev1.KeyToPath, optional *bool, err error) (map[string][]byte, error) {
+// selectKeys returns the data of the keys of items, or all data if items is empty.
+func selectKeys(data map[string][]byte, items []corev1.KeyToPath, optional *bool,
+	err error) (map[string][]byte, error) {
 	if err != nil || len(items) == 0 {
 		return data, err
 	}
-	chosen := map[string][]byte{}
+	selected := map[string][]byte{}
 	for _, item := range items {
 		value, ok := data[item.Key]
 		if !ok && !isSet(optional) {
 			return nil, fmt.Errorf("key %q not found", item.Key)
 		}
 		if ok {
-			chosen[item.Path] = value
+			selected[item.Path] = value
 		}
 	}
-	return chosen, nil
+	return selected, nil
 }
 
 // writeFiles replaces the files of a folder. Each file is replaced atomically.
@@ -145,9 +146,9 @@ func writeFiles(folder string, files map[string][]byte) error {
 	})
 }
 
-// writeFile replaces a file, unless it has that content already: a program may watch it.
+// writeFile replaces a file if its content differs, since programs may watch the file.
 func writeFile(file string, content []byte) error {
-	if before, err := os.ReadFile(file); err == nil && bytes.Equal(before, content) {
+	if current, err := os.ReadFile(file); err == nil && bytes.Equal(current, content) {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {

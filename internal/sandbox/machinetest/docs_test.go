@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fragments are the manifests of pages that show only a part of an object, or a text that a tool has yet to fill in:
-// the API server has to know their fields, and may refuse the rest.
+// fragments are the manifests of pages that show only a part of an object, or a text that a tool fills in. The API
+// server must know their fields, and may refuse the objects.
 var fragments = map[string]bool{
 	"deletes.md Deployment cluster-autoscaler-operator":     true,
 	"hooks.md Deployment web":                               true,
@@ -24,8 +24,8 @@ var fragments = map[string]bool{
 	"lint.md CustomResourceDefinition widgets.shop.example": true,
 }
 
-// TestManifestsOfTheDocumentation sends the manifests of all pages to an API server: it must know each field, and
-// accept each complete object. It does not serve kinds of OpenShift and of examples.
+// TestManifestsOfTheDocumentation sends the manifests of all pages to an API server. The API server must know each
+// field, and accept each complete object, except for kinds of OpenShift and of examples, which it does not serve.
 func TestManifestsOfTheDocumentation(t *testing.T) {
 	namespace, count := shared.Namespace(t), 0
 	pages, err := filepath.Glob("../../../docs/*.md")

@@ -47,14 +47,14 @@ func (f *Fixture) Config() *rest.Config {
 	return f.sandbox.Sandbox(f).Config
 }
 
-// Manage runs controllers in this process until the test ends, or stop is called. They see the objects of the namespace
-// and cluster-wide objects only, not the machines of other tests.
+// Manage runs controllers in this process until the test ends, or stop is called. The controllers see the objects of
+// the namespace and cluster-wide objects only, not the machines of other tests.
 func (f *Fixture) Manage(setUp func(ctrl.Manager) error) (stop func()) {
 	f.Helper()
 	return f.ManageWith(f.Config(), setUp)
 }
 
-// ManageWith runs controllers that reach the API server by a config of the test's own.
+// ManageWith does the same as Manage, for controllers that reach the API server by a configuration of the test.
 func (f *Fixture) ManageWith(config *rest.Config, setUp func(ctrl.Manager) error) (stop func()) {
 	f.Helper()
 	return f.sandbox.ManageIn(f, f.Namespace, config, setUp)
@@ -146,8 +146,8 @@ func (f *Fixture) Events(name, reason string) []eventsv1.Event {
 	})
 }
 
-// AwaitEvent waits for an event of an object with a reason, and with a text in its note. It returns how often events
-// with the reason were reported.
+// AwaitEvent waits for an event of an object with a reason, and with a text in its note. It returns the number of
+// reports of events with the reason.
 func (f *Fixture) AwaitEvent(name, reason, text string) (count int) {
 	f.Helper()
 	f.Eventually(fmt.Sprintf("%s has an event %s with the text %q", name, reason, text), func() bool {

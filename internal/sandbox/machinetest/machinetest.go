@@ -49,7 +49,7 @@ import (
 	"github.com/runlevel/runlevel/manifests"
 )
 
-// patience is the timeout of all waits, far longer than any wait takes.
+// patience is the timeout of all waits. No wait that succeeds takes as long.
 const patience = 5 * time.Minute
 
 // A SharedSandbox is a sandbox for controllers of machines. It starts when the first test needs it.
@@ -126,8 +126,8 @@ func (s *SharedSandbox) Kubernetes(t testing.TB) kubernetes.Interface {
 	return s.SharedSandbox.Client(t)
 }
 
-// ManageAs runs controllers in this process until the test ends, or stop is called. They see all namespaces, and reach
-// the API server by a config of the test's own.
+// ManageAs runs controllers in this process until the test ends, or stop is called. The controllers see all namespaces,
+// and reach the API server by a configuration of the test.
 func (s *SharedSandbox) ManageAs(t testing.TB, rest *rest.Config, setUp func(ctrl.Manager) error) (stop func()) {
 	t.Helper()
 	return s.manage(t, rest, cache.Options{}, setUp)
@@ -211,9 +211,9 @@ func AwaitGone(t testing.TB, reader client.Reader, object client.Object, key cli
 	}
 }
 
-// AwaitCollector waits until the garbage collector has observed all objects of a kind: it would neither orphan nor keep
-// a set for machines that it has not observed. It observes them in order, so the wait is for the deletion of an object
-// created last, and whose owner does not exist.
+// AwaitCollector waits until the garbage collector has observed all objects of a kind: the collector neither orphans
+// machines that it has not observed, nor keeps a set for them. It observes objects in order, so AwaitCollector creates
+// a last object whose owner does not exist, and waits until the collector deletes that object.
 func AwaitCollector(t testing.TB, c client.Client, last client.Object) {
 	t.Helper()
 	last.SetOwnerReferences([]metav1.OwnerReference{{
@@ -225,8 +225,8 @@ func AwaitCollector(t testing.TB, c client.Client, last client.Object) {
 	AwaitGone(t, c, last, client.ObjectKeyFromObject(last))
 }
 
-// BeforeFirstDelete returns a client configuration that calls a function of the test before the first deletion of a
-// machine is sent, with the machine's name.
+// BeforeFirstDelete returns a client configuration that calls a function of the test, with the machine's name, before
+// it sends the first deletion of a machine.
 func BeforeFirstDelete(config *rest.Config, change func(name string)) *rest.Config {
 	var first sync.Once
 	return sandboxtest.Before(config, func(request *http.Request) error {

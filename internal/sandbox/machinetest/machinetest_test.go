@@ -18,7 +18,7 @@ var shared = machinetest.New(sandbox.Options{})
 
 func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
-func TestStage(t *testing.T) {
+func TestFixtureManagesMachines(t *testing.T) {
 	f := shared.NewFixture(t)
 	stop := f.Manage(func(ctrl.Manager) error { return nil })
 	machine := &machinev1beta1.Machine{ObjectMeta: f.Meta("m")}
@@ -29,7 +29,7 @@ func TestStage(t *testing.T) {
 	stop()
 }
 
-func TestStageServesClusterAPI(t *testing.T) {
+func TestSandboxServesClusterAPI(t *testing.T) {
 	set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: shared.Namespace(t), Name: "s"}}
 	set.Spec.ClusterName = "c"
 	set.Spec.Selector.MatchLabels = map[string]string{"set": "s"}

@@ -16,13 +16,13 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// otherMachines is how many machines are deleted before the hook of an OvertakingMachine is removed.
+// otherMachines is the number of machines that are deleted before the hook of an OvertakingMachine is removed.
 const otherMachines = 12
 
 // An OvertakingMachine is a deleted machine that a hook holds, and functions of its API for other machines.
 type OvertakingMachine struct {
 	Machine client.Object // has the hook
-	Status  string        // a merge patch that gives it a node
+	Status  string        // a merge patch of the status that names a node
 	IsHeld  func(client.Object) bool
 	Unhook  string // a merge patch that removes the hook
 	// New returns a machine of that name without a hook, which one reconciliation deletes.
@@ -67,7 +67,7 @@ func (s *SharedSandbox) ExpectOvertaking(t testing.TB, m OvertakingMachine) {
 	}
 }
 
-// createMachines creates machines, and waits until the controller has seen them.
+// createMachines creates machines, and waits until the controller has added its finalizers.
 func (f *Fixture) createMachines(machines []client.Object) {
 	f.Helper()
 	f.MustCreate(machines...)
@@ -121,7 +121,7 @@ func (l *readLog) look(request *http.Request) error {
 	return nil
 }
 
-// before returns how many other machines were read before the last read of one.
+// before returns the number of other machines that were read before the last read of a machine.
 func (l *readLog) before(name string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

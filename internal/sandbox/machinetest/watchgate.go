@@ -74,9 +74,9 @@ func (b *gatedBody) Read(into []byte) (int, error) {
 	return count, err
 }
 
-// Limit limits how many objects of a resource a namespace may have, and returns the ResourceQuota once it counts them.
-// The quota controller discovers definitions twice a minute, and does not retry a quota that it could not count before:
-// so the quota is recreated until it is counted.
+// Limit limits the number of objects of a resource in a namespace, and returns the ResourceQuota once it counts the
+// objects. The quota controller discovers definitions twice a minute, and does not retry a quota for an unknown
+// definition. So Limit recreates the quota until its objects are counted.
 func (s *SharedSandbox) Limit(t testing.TB, namespace, counted string, limit int64) *corev1.ResourceQuota {
 	t.Helper()
 	c, name := s.Client(t), corev1.ResourceName("count/"+counted)

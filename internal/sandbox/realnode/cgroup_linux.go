@@ -97,7 +97,7 @@ func removeControlGroup(name string) error {
 		return err
 	}
 	var last error // the kernel removes a killed process from its group after a moment
-	_ = wait.ExponentialBackoff(endOfProcesses, func() (bool, error) {
+	_ = wait.ExponentialBackoff(exitBackoff, func() (bool, error) {
 		var errs []error
 		for _, root := range roots {
 			errs = append(errs, removeGroup(filepath.Join(root, name)))

@@ -123,7 +123,7 @@ func (c *Cluster) ServerNames() []string {
 	return []string{c.set.gateway().String()}
 }
 
-// Configure writes the files of the nodes, and returns their users. The file has the certificate of the authority.
+// Configure writes the files of the nodes, and returns their users. file has the certificate of the authority.
 func (c *Cluster) Configure(ca *credentials.Authority, file string) ([]credentials.User, error) {
 	if c == nil {
 		return nil, nil
@@ -182,11 +182,11 @@ func (c *Cluster) Start(ctx context.Context, client kubernetes.Interface, group 
 	return starts.Wait()
 }
 
-// startNode starts the container runtime of a node, and the other components once it answers: a kubelet does not wait
-// for it.
+// startNode starts the container runtime of a node, and the other components once the runtime answers: a kubelet does
+// not wait for its runtime.
 func (c *Cluster) startNode(ctx context.Context, n node, group *childprocess.Group,
-	all []*childprocess.Component) error {
-	runtime := all[0]
+	components []*childprocess.Component) error {
+	runtime := components[0]
 	if err := group.Start(runtime); err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (c *Cluster) startNode(ctx context.Context, n node, group *childprocess.Gro
 	if err := n.importImages(ctx, c.options.Programs, c.options.Images); err != nil {
 		return runtime.WithLog(err)
 	}
-	return group.Start(all[1:]...)
+	return group.Start(components[1:]...)
 }
 
 // connectServices creates the endpoints of two Services: that of the API server, which the API server can't create

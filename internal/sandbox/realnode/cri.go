@@ -49,8 +49,8 @@ func (n node) isCRIReady(ctx context.Context) (bool, error) {
 	return err == nil, nil
 }
 
-// explainMissingCRI adds to an error why containerd has not loaded its CRI service: the errors of the service's plugins
-// in the log.
+// explainMissingCRI adds to an error the reason why containerd has not loaded its CRI service: the errors of the
+// service's plugins in the log.
 func explainMissingCRI(err error, runtime *childprocess.Component) error {
 	lines := runtime.LogLines(func(line string) bool {
 		return strings.Contains(line, "failed to load plugin") && strings.Contains(line, ".cri")

@@ -18,15 +18,15 @@ const namespaces = "/run/netns"
 // numberFile is the file with the number of the set, for Remove.
 const numberFile = "number"
 
-// claim chooses a number that no other set of this machine has, and writes it into the folder. Only one process may
-// call it at a time: if two sets had the same number, Remove would remove both.
+// claim chooses a number that no other set of this machine has, and writes the number into the folder. Only one process
+// may call claim at a time: if two sets had the same number, Remove would remove both.
 func claim(ctx context.Context, folder string, count int) (nodeSet, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nodeSet{}, err
 	}
 	for number := firstNumber; number <= lastNumber; number++ {
 		s := nodeSet{folder: folder, number: number, count: count}
-		isUsed, err := s.overlaps()
+		isUsed, err := s.isUsed()
 		if err != nil {
 			return s, err
 		}
@@ -43,8 +43,8 @@ func claim(ctx context.Context, folder string, count int) (nodeSet, error) {
 		firstNumber, lastNumber)
 }
 
-// overlaps reports whether this machine has the bridge, or addresses of the network.
-func (s nodeSet) overlaps() (bool, error) {
+// isUsed reports whether this machine has the bridge of the set, or addresses of its network.
+func (s nodeSet) isUsed() (bool, error) {
 	if _, err := os.Stat("/sys/class/net/" + s.bridge()); err == nil {
 		return true, nil
 	}

@@ -12,8 +12,8 @@ import (
 // pauseImage is the image of the container that holds the namespaces of a pod.
 const pauseImage = "sandbox.runlevel.dev/pause:1"
 
-// pauses has programs that sleep forever, by architecture: pause(2), or ppoll(2) without files, in a loop.
-var pauses = map[string]struct {
+// pausePrograms has programs that sleep forever, by architecture: pause(2), or ppoll(2) without files, in a loop.
+var pausePrograms = map[string]struct {
 	machine uint16 // of ELF
 	code    []byte
 }{
@@ -35,7 +35,7 @@ var pauses = map[string]struct {
 
 // pauseProgram returns the file of the program: an ELF header, one segment, and the code.
 func pauseProgram(architecture string) ([]byte, error) {
-	pause, ok := pauses[architecture]
+	pause, ok := pausePrograms[architecture]
 	if !ok {
 		return nil, fmt.Errorf("real nodes run on amd64 and arm64, not on %s", architecture)
 	}

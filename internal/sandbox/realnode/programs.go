@@ -58,11 +58,11 @@ func FindPrograms() (Programs, error) {
 	return p, nil
 }
 
-// Locate adds the programs that are built from Go modules. If it has to build them, it writes to progress, which may be
-// nil.
+// Locate adds the programs that are built from Go modules. If the programs have to be built, Locate reports the build
+// to progress, which may be nil.
 func (p *Programs) Locate(ctx context.Context, progress io.Writer) error {
-	found, err := binaries.Locate(ctx, binaries.NodeNames(), progress)
-	p.Kubelet, p.KubeProxy = found[binaries.Kubelet], found[binaries.KubeProxy]
+	programs, err := binaries.Locate(ctx, binaries.NodeNames(), progress)
+	p.Kubelet, p.KubeProxy = programs[binaries.Kubelet], programs[binaries.KubeProxy]
 	return err
 }
 

@@ -1,13 +1,13 @@
 // Package realnode runs nodes on this machine that run containers: a network namespace, a container runtime, a kubelet
 // and a kube-proxy for each. All code that only such nodes need is here and in the packages below.
 //
-// It does not start the control plane: package sandbox calls Connect before the API server starts, Cluster.Start when
-// it is ready, and Remove at the end. Remove needs only the folder, so that it also removes the nodes of a sandbox
+// Package sandbox starts the control plane. It calls Connect before the API server starts, Cluster.Start when the API
+// server is ready, and Remove at the end. Remove needs only the folder, so that it also removes the nodes of a sandbox
 // whose process was killed.
 //
-// Everything has the number of the set in its name. Set N has the network 10.N.0.0/16: node I has the address
-// 10.N.255.I+1 and the pods 10.N.I.0/24; this machine is 10.N.255.254 on the bridge that joins the nodes. The network
-// has no way out: images are imported, or pulled through a proxy of this machine.
+// The names of links, namespaces and control groups contain the number of the set. Set N has the network 10.N.0.0/16:
+// node I has the address 10.N.255.I+1 and the pods 10.N.I.0/24; this machine is 10.N.255.254 on the bridge that joins
+// the nodes. The network has no way out: images are imported, or pulled through a proxy of this machine.
 package realnode
 
 import (

@@ -34,8 +34,8 @@ import (
 )
 
 const (
-	serveEnv  = "RUNLEVEL_TEST_SERVE"  // this program serves in a container
-	mortalEnv = "RUNLEVEL_TEST_MORTAL" // this program owns a sandbox with the image of that archive
+	serveEnv = "RUNLEVEL_TEST_SERVE"  // this program serves in a container
+	ownerEnv = "RUNLEVEL_TEST_MORTAL" // this program owns a sandbox with the image of that archive
 
 	imageName = "registry.example/test:1"
 )
@@ -44,14 +44,14 @@ func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(serveEnv) != "":
 		serve()
-	case os.Getenv(mortalEnv) != "":
-		beMortal()
+	case os.Getenv(ownerEnv) != "":
+		runOwner()
 	}
 	os.Exit(m.Run())
 }
 
-// serve answers requests with the node's name, or with the addresses of the host in the query, and logs one line. It
-// writes a file of the node's name into the volume, if there is one.
+// serve answers requests with the node's name, or with the addresses of the host in the query, and logs one line. If
+// the pod has a volume, serve writes a file with the node's name into the volume.
 func serve() {
 	fmt.Println("serving")
 	if _, err := os.Stat("/data"); err == nil {
@@ -71,9 +71,9 @@ func serve() {
 	os.Exit(1)
 }
 
-// beMortal owns a sandbox until it is killed.
-func beMortal() {
-	s, err := sandbox.Start(context.Background(), sandbox.Options{RealNodes: 1, Images: []string{os.Getenv(mortalEnv)}})
+// runOwner runs a process that owns a sandbox until the process is killed.
+func runOwner() {
+	s, err := sandbox.Start(context.Background(), sandbox.Options{RealNodes: 1, Images: []string{os.Getenv(ownerEnv)}})
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -206,7 +206,7 @@ func runOnEachNode(t *testing.T, client kubernetes.Interface, folder string) {
 	})
 }
 
-// expectNothingLeft fails the test if something of a sandbox's nodes remains on this machine.
+// expectNothingLeft fails the test if files, links or processes of a sandbox's nodes remain on this machine.
 func expectNothingLeft(t *testing.T, number, folder string) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/mounts")
@@ -222,7 +222,7 @@ func expectNothingLeft(t *testing.T, number, folder string) {
 		"/sys/fs/cgroup/runlevel" + number, "/sys/fs/cgroup/*/runlevel" + number,
 	} {
 		if remaining, err := filepath.Glob(pattern); err != nil || len(remaining) > 0 {
-			t.Errorf("%v, %v remain", remaining, err)
+			t.Errorf("%s: got %v, %v; want no file", pattern, remaining, err)
 		}
 	}
 	processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -299,7 +299,7 @@ func expectVolume(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	volumes, err := client.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(volumes.Items) != 1 {
-		t.Fatalf("%v, %v; want one volume", volumes, err)
+		t.Fatalf("got %v, %v; want one volume", volumes, err)
 	}
 	for _, node := range []string{"node-0", "node-1"} {
 		if _, err := os.Stat(filepath.Join(volumes.Items[0].Spec.HostPath.Path, node)); err != nil {
@@ -403,7 +403,7 @@ func TestNodesOfAKilledOwnerAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	owner := exec.Command(os.Args[0])
-	owner.Env = append(os.Environ(), mortalEnv+"="+writeImage(t))
+	owner.Env = append(os.Environ(), ownerEnv+"="+writeImage(t))
 	stdout, err := owner.StdoutPipe()
 	if err == nil {
 		err = owner.Start()

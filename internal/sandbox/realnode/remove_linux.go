@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Remove removes everything that the nodes of a folder have on this machine: containers, mounts, networks and control
-// groups. It also works after a crash, during a start, and a second time. The components of the nodes must have
-// exited. After an error, the folder must not be deleted: volumes of pods may still be mounted in it.
+// Remove removes the containers, mounts, networks and control groups of the nodes of a folder. Remove also works after
+// a crash, during a start, and a second time. The components of the nodes must have exited. After an error, the folder
+// must not be deleted: volumes of pods may still be mounted in it.
 func Remove(folder string) error {
 	text, err := os.ReadFile(filepath.Join(folder, numberFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -54,7 +54,7 @@ func killShims(folder string) error {
 			_ = os.Remove(strings.TrimPrefix(strings.TrimSpace(string(address)), "unix://"))
 		}
 	}
-	err = wait.ExponentialBackoff(endOfProcesses, func() (bool, error) {
+	err = wait.ExponentialBackoff(exitBackoff, func() (bool, error) {
 		shims, err := findShims(folder)
 		for _, pid := range shims {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // fails if the process has just exited
@@ -67,8 +67,8 @@ func killShims(folder string) error {
 	return nil
 }
 
-// endOfProcesses bounds the time until killed processes have exited.
-var endOfProcesses = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1, Steps: 100}
+// exitBackoff limits the wait until killed processes have exited.
+var exitBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1, Steps: 100}
 
 // findShims returns the process IDs of the shims of a folder's containers.
 func findShims(folder string) ([]int, error) {
@@ -103,15 +103,15 @@ func (s nodeSet) disconnect() error {
 
 // unmountAll unmounts everything below a folder, and returns an error if something remains mounted there.
 func unmountAll(folder string) error {
-	mounted, err := mountsBelow(folder)
-	for _, mount := range mounted {
+	points, err := mountsBelow(folder)
+	for _, mount := range points {
 		_ = syscall.Unmount(mount, syscall.MNT_DETACH|umountNoFollow)
 	}
 	if err == nil {
-		mounted, err = mountsBelow(folder)
+		points, err = mountsBelow(folder)
 	}
-	if len(mounted) > 0 {
-		return fmt.Errorf("%d mounts remain, such as %s: unmount them, and run this again", len(mounted), mounted[0])
+	if len(points) > 0 {
+		return fmt.Errorf("%d mounts remain, such as %s: unmount them, and run this again", len(points), points[0])
 	}
 	return err
 }
@@ -121,7 +121,7 @@ const umountNoFollow = 8 // UMOUNT_NOFOLLOW, which package syscall does not have
 // mountsBelow returns the mount points below a folder, inner ones first.
 func mountsBelow(folder string) ([]string, error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
-	var found []string
+	var points []string
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		const mountPoint = 4
@@ -130,9 +130,9 @@ func mountsBelow(folder string) ([]string, error) {
 		}
 		point := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(fields[mountPoint])
 		if strings.HasPrefix(point, folder+"/") {
-			found = append(found, point)
+			points = append(points, point)
 		}
 	}
-	slices.SortFunc(found, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-	return found, err
+	slices.SortFunc(points, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	return points, err
 }

@@ -15,16 +15,16 @@ var settings = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic
 
 const settingsFile = "settings.json"
 
-// saveSettings writes this machine's settings into the folder. If other sets run, the settings are changed already, so
-// saveSettings copies the ones that another set has saved.
+// saveSettings writes this machine's settings into the folder. If other sets run, their kubelets have changed the
+// settings, so saveSettings copies the settings that another set has saved.
 func saveSettings(folder string) error {
-	found := map[string]string{}
+	values := map[string]string{}
 	for _, name := range settings {
 		value, err := os.ReadFile(filepath.Join("/proc/sys", name))
 		if err != nil {
 			return err
 		}
-		found[name] = strings.TrimSpace(string(value))
+		values[name] = strings.TrimSpace(string(value))
 	}
 	others, err := otherSets(folder)
 	if err != nil {
@@ -32,11 +32,11 @@ func saveSettings(folder string) error {
 	}
 	for _, other := range others {
 		if text, err := os.ReadFile(filepath.Join(other, settingsFile)); err == nil &&
-			json.Unmarshal(text, &found) == nil {
+			json.Unmarshal(text, &values) == nil {
 			break
 		}
 	}
-	text, err := json.Marshal(found)
+	text, err := json.Marshal(values)
 	if err != nil {
 		return err
 	}
@@ -49,9 +49,9 @@ func restoreSettings(folder string) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	found := map[string]string{}
+	saved := map[string]string{}
 	if err == nil {
-		err = json.Unmarshal(text, &found)
+		err = json.Unmarshal(text, &saved)
 	}
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func restoreSettings(folder string) error {
 		return err
 	}
 	var errs []error
-	for name, value := range found {
+	for name, value := range saved {
 		file := filepath.Join("/proc/sys", name)
 		if current, err := os.ReadFile(file); err != nil || strings.TrimSpace(string(current)) != value {
 			errs = append(errs, os.WriteFile(file, []byte(value), 0o600))

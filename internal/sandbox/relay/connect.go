@@ -11,7 +11,7 @@ import (
 // A DialFunc connects to a destination, HOST:PORT.
 type DialFunc func(ctx context.Context, destination string) (net.Conn, error)
 
-// Connect answers a CONNECT request with a connection to its destination, or with the reason why there is none.
+// Connect answers a CONNECT request with a connection to its destination, or with the error of dial.
 func Connect(w http.ResponseWriter, r *http.Request, dial DialFunc) {
 	server, err := dial(r.Context(), r.URL.Host)
 	client, _, hijackErr := http.NewResponseController(w).Hijack()

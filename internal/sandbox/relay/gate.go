@@ -1,7 +1,7 @@
 // Package relay forwards connections between the processes of a sandbox.
 //
-// It does not look into them: a Gate forwards connections of components to the API server, and Connect answers the
-// CONNECT requests that the API server, or a container runtime, sends to a proxy.
+// The package does not read the data: a Gate forwards connections of components to the API server, and Connect answers
+// the CONNECT requests that the API server, or a container runtime, sends to a proxy.
 //
 // NewGate and Connect are the functions to start from.
 package relay

@@ -171,7 +171,7 @@ func issueCertificate(t testing.TB, names ...string) issuedCertificate {
 	return issued
 }
 
-// Register creates an ExtensionConfig with the namespace's name, for that namespace alone. It is deleted at the end of
+// Register creates an ExtensionConfig with the namespace's name, for that namespace only, and deletes it at the end of
 // the test.
 func (e *Extension) Register(t testing.TB, c client.Client, namespace string) *runtimev1.ExtensionConfig {
 	t.Helper()
@@ -230,7 +230,7 @@ func StartProcess(t testing.TB, command *exec.Cmd) runtimev1.ClientConfig {
 }
 
 // WriteCertificate writes a certificate for 127.0.0.1 and its key into a folder, as tls.crt and tls.key, and returns
-// that of its authority.
+// the certificate of the authority.
 func WriteCertificate(t testing.TB, folder string) []byte {
 	t.Helper()
 	issued := issueCertificate(t)
@@ -242,8 +242,8 @@ func WriteCertificate(t testing.TB, folder string) []byte {
 	return issued.ca
 }
 
-// awaitAddress reads the log of an extension up to its address, and returns that. Later lines go to the test's standard
-// error.
+// awaitAddress reads the log of an extension up to the line with its address, and returns the address. Later lines go
+// to the test's standard error.
 func awaitAddress(t testing.TB, stderr *bufio.Scanner) string {
 	t.Helper()
 	listens := regexp.MustCompile(` at (\S+:\d+)$`)

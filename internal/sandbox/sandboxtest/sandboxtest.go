@@ -1,7 +1,9 @@
 // Package sandboxtest shares one sandbox among the tests of a package.
 //
 // A control plane needs three seconds to start and a gigabyte to run, so most tests share one, each in its own
-// namespace. Only those that break a control plane start another one. The sandbox starts when the first test needs it.
+// namespace. Only tests that break a control plane start another one. The sandbox starts when the first test needs it.
+// It stops in TestMain, which alone runs after all tests of a package. Without that, the files of the sandbox would
+// stay until another sandbox starts, and on macOS, some processes would keep running.
 //
 // New is the function to start from:
 //

@@ -91,9 +91,9 @@ func (c *ConnectionCut) Check(r *http.Request) error {
 	return nil
 }
 
-// WriteCuts are the connections of a program that crashes at each of its writes and is started again. A write arrives
-// only if the same write has been cut before. Two writes are the same if they have the same method, path, and number
-// of equal writes before.
+// WriteCuts are the connections of a program that crashes at each of its writes and is restarted. A write arrives only
+// if the same write has been cut before. Two writes are the same if they have the same method, the same path, and the
+// same number of earlier writes with both.
 type WriteCuts struct {
 	mu              sync.Mutex
 	missed, arrived map[string]int

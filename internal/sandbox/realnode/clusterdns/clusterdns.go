@@ -1,9 +1,8 @@
-// Package clusterdns answers the DNS queries of pods on real nodes. It is the part of a cluster's resolver that a
-// sandbox needs.
+// Package clusterdns answers the DNS queries of pods on real nodes, as a small part of a cluster's resolver.
 //
-// It knows the zone cluster.local: the addresses of Services, of the pods behind headless Services, with their
-// hostnames, ports (SRV), and external names. Other names do not exist, since a sandbox has no way out. Each query
-// reads from the API server, so that an answer is never older than the cluster's state.
+// The zone cluster.local has the addresses of Services, of the pods behind headless Services, with their hostnames,
+// ports (SRV), and external names. Other names do not exist, since nodes of a sandbox reach no other network. Each
+// query reads from the API server, so that an answer is never older than the cluster's state.
 //
 // Serve is the function to start from.
 package clusterdns
@@ -103,7 +102,8 @@ func (s *Server) ServeDNS(w dns.ResponseWriter, query *dns.Msg) {
 	_ = w.WriteMsg(reply) // a client without an answer repeats its query
 }
 
-// answer returns the records of a name that have the type of the question: none if the name has others only.
+// answer returns the records of a name that have the type of the question, or nothing if all records of the name have
+// other types.
 func (s *Server) answer(ctx context.Context, question dns.Question) ([]dns.RR, error) {
 	records, err := s.records(ctx, question.Name)
 	var answers []dns.RR

@@ -82,8 +82,8 @@ func refuseLocal(address netip.Addr) error {
 	return nil
 }
 
-// refuseLocalName is refuseLocal for a destination that another proxy resolves. It accepts names that this machine
-// does not resolve.
+// refuseLocalName does the same as refuseLocal for a destination that another proxy resolves. It accepts names that
+// this machine can't resolve.
 func refuseLocalName(ctx context.Context, destination string) error {
 	host, _, err := net.SplitHostPort(destination)
 	if err != nil {
@@ -101,8 +101,8 @@ func refuseLocalName(ctx context.Context, destination string) error {
 	return nil
 }
 
-// dialRegistry connects to a registry, through the proxy that proxyFor returns for it. It checks the address when it
-// connects, so that a name can't resolve to another address in between.
+// dialRegistry connects to a registry, through the proxy that proxyFor returns for the registry. The address is checked
+// during the connect, so that the name can't resolve to another address in between.
 func dialRegistry(ctx context.Context, destination string,
 	proxyFor func(*http.Request) (*url.URL, error)) (net.Conn, error) {
 	proxy, err := proxyFor(&http.Request{URL: &url.URL{Scheme: "https", Host: destination}})
@@ -111,11 +111,11 @@ func dialRegistry(ctx context.Context, destination string,
 		return nil, err
 	case proxy == nil:
 		dialer := net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
-			dialed, err := netip.ParseAddrPort(address)
+			target, err := netip.ParseAddrPort(address)
 			if err != nil {
 				return err
 			}
-			return refuseLocal(dialed.Addr())
+			return refuseLocal(target.Addr())
 		}}
 		return dialer.DialContext(ctx, "tcp", destination)
 	case proxy.Scheme != "http":

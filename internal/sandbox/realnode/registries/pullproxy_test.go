@@ -15,7 +15,7 @@ import (
 )
 
 // machineAddress returns an address of this machine outside the loopback: the source address of packets to other
-// networks. It sends nothing.
+// networks. machineAddress sends no packet.
 func machineAddress(t *testing.T) string {
 	t.Helper()
 	connection, err := net.Dial("udp4", "192.0.2.1:9")
