@@ -33,10 +33,10 @@ func TestPeakMemoryDoesNotIncludeThatOfTheBenchmark(t *testing.T) {
 		t.Fatal(err)
 	}
 	if took.Seconds < 0.01 || took.PeakMB <= 0 || took.PeakMB > 60 || ballast[len(ballast)-1] == 0 {
-		t.Errorf("%+v", took)
+		t.Errorf("got %+v, want at least 0.01 s and at most 60 MB", took)
 	}
 	if both := took.add(took); both.Seconds < 0.02 || both.PeakMB != took.PeakMB {
-		t.Errorf("two processes: %+v", both)
+		t.Errorf("two processes: got %+v, want at least 0.02 s and %v MB", both, took.PeakMB)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// options are those of the command line.
+// options are the options of the command line.
 type options struct {
 	sizes    []int
 	rounds   int // 0 depends on the size
@@ -83,7 +83,7 @@ func toolNames() []string {
 	return names
 }
 
-// limit sets the most objects of tools.
+// limit sets the maximum numbers of objects of tools.
 func (o *options) limit(text string) error {
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
 		name, number, _ := strings.Cut(word, "=")

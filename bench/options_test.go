@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestOptions(t *testing.T) {
+func TestOptionsDetermineToolsAndRounds(t *testing.T) {
 	for _, test := range []struct{ arguments, want string }{
 		{"", "100: floor floor-wait runlevel runlevel-no-wait kubectl helm kapp, 7 times; " +
 			"1000: floor floor-wait runlevel runlevel-no-wait kubectl helm kapp, 2 times; 5000: floor floor-wait " +
@@ -56,6 +56,6 @@ apiserver_flowcontrol_rejected_requests_total{flow_schema="global-default",prior
 apiserver_flowcontrol_request_execution_seconds_sum{flow_schema="global-default",priority_level="global-default",type="regular"} 77
 `))
 	if err != nil || requests != 1002 {
-		t.Errorf("%v, %v", requests, err)
+		t.Errorf("got %v requests, %v; want 1002", requests, err)
 	}
 }

@@ -62,7 +62,7 @@ func (p payload) fill(text, namespace, name string, revision int) string {
 	).Replace(text)
 }
 
-// files are a payload on disk.
+// files has the paths of a payload on disk.
 type files struct {
 	folder        string   // all manifests
 	prerequisites []string // the files of namespaces and definitions

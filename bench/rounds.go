@@ -47,7 +47,7 @@ type benchmark struct {
 	results []result
 }
 
-// run keeps the results that it has when it fails.
+// run runs all rounds. After a failure, the results so far are kept.
 func (b *benchmark) run(ctx context.Context) error {
 	for _, size := range b.options.sizes {
 		for round := range b.options.roundsOf(size) {
@@ -74,7 +74,7 @@ func groups(tools []tool, size int) [][]tool {
 	return single
 }
 
-// rotate returns the tools in another order for each number.
+// rotate returns the tools in an order that depends on a number.
 func rotate(tools []tool, by int) []tool {
 	by %= len(tools)
 	return append(append([]tool{}, tools[by:]...), tools[:by]...)

@@ -7,7 +7,7 @@ type tool struct {
 	name     string // also the name of its payload
 	title    string // in tables
 	program  string
-	most     int // the most objects it is measured with, because of its time; 0 is any number
+	most     int // the maximum number of objects, to limit the time; 0 for any number
 	commands func(written files, isFirst bool) []command
 }
 

@@ -150,7 +150,7 @@ func edit(ctx context.Context, versions dynamic.ResourceInterface, spec string) 
 // guarded installs all objects, creates a ClusterVersion, and waits until the policy is in force and rights are known.
 func guarded(t *testing.T, spec string) *cluster.Cluster {
 	t.Helper()
-	c := installed(t)
+	c := applyManifests(t)
 	setVersion(t, c, spec)
 	plain := editor(t, "ana")
 	sandboxtest.Eventually(t, "the policy is in force", func(ctx context.Context) bool {
@@ -189,7 +189,7 @@ var edits = []struct{ name, before, spec, verb, field string }{
 const all = `, desiredUpdate: {image: "OTHER", force: true}, upstream: "https://updates.example/a",
 	overrides: [{kind: ConfigMap, group: "", namespace: shop, name: a, unmanaged: true}]`
 
-// Each edit is tried by three users: one who may only edit, one with the required verb, and one with all other verbs.
+// Three users try each edit: one who may only edit, one with the required verb, and one with all other verbs.
 func TestAnEditorOfClusterVersionsNeedsAVerb(t *testing.T) {
 	admin := guarded(t, "")
 	verbs := []string{"force", "override", "update-to-any-image"}
@@ -231,7 +231,7 @@ func TestAnEditorOfClusterVersionsNeedsAVerb(t *testing.T) {
 	}
 }
 
-// The operator may have a ClusterVersion in its release, and an administrator any.
+// The operator may apply a ClusterVersion of its release, and an administrator any ClusterVersion.
 func TestAdministratorsAndTheOperatorNeedNoVerb(t *testing.T) {
 	guarded(t, "")
 	bindRole(t, "root", "cluster-admin")
@@ -313,7 +313,7 @@ func TestAnEditorOfClusterVersionsCantForgeTheHistory(t *testing.T) {
 }
 
 // The API server reports a field that the policy misspells or uses with a wrong type.
-func TestThePolicyFitsTheDefinition(t *testing.T) {
+func TestAdmissionPolicyFitsTheDefinition(t *testing.T) {
 	guarded(t, "")
 	policies := admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies")
 	var warnings []admissionregistrationv1.ExpressionWarning

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
 const operator = "system:serviceaccount:runlevel-system:runlevel-operator"
 
-// installed applies all objects, and returns the administrator's connection.
-func installed(t *testing.T) *cluster.Cluster {
+// applyManifests applies all objects, and returns the administrator's connection.
+func applyManifests(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	c := shared.Connect(t)
 	for _, object := range Objects() {
@@ -39,7 +39,7 @@ func installed(t *testing.T) *cluster.Cluster {
 	return c
 }
 
-// awaitRight waits until the API server has taken notice of the role for releases, or of its end.
+// awaitRight waits until the API server enforces the role for releases, or its deletion.
 func awaitRight(t *testing.T, admin *cluster.Cluster, wanted bool) {
 	t.Helper()
 	attributes := authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets", Namespace: "kube-system"}
@@ -51,7 +51,7 @@ func awaitRight(t *testing.T, admin *cluster.Cluster, wanted bool) {
 // The API server compiles the rules of definitions, and warns if a Deployment violates pod
 // security. Pods are only created if pod security, the quota and the priority allow them.
 func TestClusterAcceptsTheManifests(t *testing.T) {
-	installed(t)
+	applyManifests(t)
 	for _, definition := range Definitions() {
 		resource := apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 		sandboxtest.Await(t, shared, resource, definition.GetName(),
@@ -84,7 +84,7 @@ func asOperator(t *testing.T) *cluster.Cluster {
 
 // A release may have roles that give more than the operator has, here a path of the API server.
 func TestOperatorMayGrantRightsThatItDoesNotHave(t *testing.T) {
-	installed(t)
+	applyManifests(t)
 	rights := asOperator(t).Client.RbacV1()
 	meta := metav1.ObjectMeta{Name: "reads-metrics"}
 	role := &rbacv1.ClusterRole{
@@ -105,7 +105,7 @@ func TestOperatorMayGrantRightsThatItDoesNotHave(t *testing.T) {
 }
 
 func TestOperatorHasNoUnneededRights(t *testing.T) {
-	admin := installed(t)
+	admin := applyManifests(t)
 	for _, what := range []authorizationv1.ResourceAttributes{
 		{Verb: "impersonate", Resource: "users"},
 		{Verb: "deletecollection", Resource: "pods"},
@@ -121,7 +121,7 @@ func TestOperatorHasNoUnneededRights(t *testing.T) {
 
 // Prometheus sends the token of an account that may only read metrics.
 func TestPrometheusIsGivenATokenForMetrics(t *testing.T) {
-	admin := installed(t)
+	admin := applyManifests(t)
 	for _, object := range Monitoring() {
 		// Prometheus' own kinds are not served here
 		if resource, err := admin.Find(t.Context(), object.GroupVersionKind()); err == nil {
@@ -157,14 +157,14 @@ func TestPrometheusIsGivenATokenForMetrics(t *testing.T) {
 	}
 }
 
-// An administrator may take away the role for any release, and bind one for his own.
+// An administrator may remove the role for all releases, and bind a role for one release.
 func TestWithoutTheRoleForReleasesTheOperatorDoesItsOwnWork(t *testing.T) {
-	admin := installed(t)
+	admin := applyManifests(t)
 	bindings := admin.Client.RbacV1().ClusterRoleBindings()
 	if err := bindings.Delete(t.Context(), "runlevel-operator-apply", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	defer installed(t)
+	defer applyManifests(t)
 	awaitRight(t, admin, false)
 	for _, what := range []authorizationv1.ResourceAttributes{
 		{

@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "copy the definitions from the module that has them")
 
-// definitions are the files of definitions, and where the module github.com/openshift/api has them.
+// definitions are the files of definitions, with their paths in the module github.com/openshift/api.
 var definitions = map[string]string{
 	"0000_00_runlevel_01_clusteroperators.crd.yaml": "0000_00_cluster-version-operator_01_clusteroperators.crd.yaml",
 	"0000_00_runlevel_01_clusterversions.crd.yaml":  "0000_00_cluster-version-operator_01_clusterversions-Default.crd.yaml",
@@ -123,7 +123,7 @@ func TestKustomizationHasEveryFile(t *testing.T) {
 	}
 }
 
-// A release with them can be applied without the Prometheus operator only if they can be left out.
+// A release with these objects can be applied without the Prometheus operator only if the objects can be left out.
 func TestMonitoringCanBeLeftOut(t *testing.T) {
 	for _, object := range Monitoring() {
 		if object.GetAnnotations()["exclude.release.openshift.io/without-monitoring"] != "true" {
@@ -133,7 +133,7 @@ func TestMonitoringCanBeLeftOut(t *testing.T) {
 }
 
 // Neither kustomize nor a build of a release reports an image without a use.
-func TestTheImageIsKnownByOneName(t *testing.T) {
+func TestImageHasOneName(t *testing.T) {
 	container := operatorContainer(t)
 	image, _ := container["image"].(string)
 	repository, _, _ := strings.Cut(image, ":")
@@ -171,7 +171,7 @@ func TestKustomizationReplacesTheRelease(t *testing.T) {
 }
 
 // A pod may have an address of either family.
-func TestTheOperatorListensAtAnyAddress(t *testing.T) {
+func TestDeploymentListensAtAnyAddress(t *testing.T) {
 	args, _, _ := unstructured.NestedStringSlice(operatorContainer(t), "args")
 	for _, address := range []string{"10.0.0.1", "fd00::1"} {
 		for _, name := range []string{"--listen=", "--metrics-listen="} {

@@ -138,7 +138,7 @@ func (l *loop) sendAll(ctx context.Context, objects []manifest) error {
 	return errors.Join(rejected...)
 }
 
-// send applies an object, again while the server does not serve its kind yet.
+// send applies an object, and retries until the server serves its kind.
 func (l *loop) send(ctx context.Context, object manifest) error {
 	kind := object.GroupVersionKind()
 	mapping, err := l.mapper.RESTMapping(kind.GroupKind(), kind.Version)

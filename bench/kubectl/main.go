@@ -1,8 +1,9 @@
-// Command kubectl is kubectl as its own project builds it, one of the peers that
-// Runlevel is measured beside.
+// Command kubectl is kubectl as its own project builds it: one of the tools with which Runlevel is compared.
 //
-// Its module has the command, but no program: these are the few missing lines. The
-// command is unchanged, and no part of Runlevel. Start with ../tools.go, which runs it.
+// The module of kubectl has the command, but no main function: this file adds the missing lines. The command is
+// unchanged, and is not part of Runlevel.
+//
+// Start with ../tools.go, which runs the command.
 package main
 
 import (

@@ -43,7 +43,7 @@ import (
 
 var shared = machinetest.New(sandbox.Options{})
 
-// isProgram is the variable with which the test's own program is the extension.
+// isProgram is the variable that makes the program of the test run as the extension.
 const isProgram = "TEST_IS_KWOK_EXTENSION"
 
 func TestMain(m *testing.M) {
@@ -161,20 +161,21 @@ func TestMachinesAreUpdatedInPlace(t *testing.T) {
 	began := time.Now()
 	awaitDone(t, hooks, request, func(p runtimehook.Progress) {
 		if p.RetryAfter > 3*time.Second || p.Message != "takes 2s" {
-			t.Errorf("%+v", p)
+			t.Errorf("got progress %+v, want a retry within 3s and the message \"takes 2s\"", p)
 		}
 	})
-	if took := time.Since(began); took < time.Second { // it is noted in full seconds when it began
+	if took := time.Since(began); took < time.Second { // the annotation has the start in full seconds
 		t.Errorf("update took %s", took)
 	}
 	updated := &corev1.Node{}
 	f.Must(f.Get(t.Context(), client.ObjectKeyFromObject(node), updated))
 	if info := updated.Status.NodeInfo; info.KubeletVersion != "v1.36.0" || info.OSImage != "new" ||
 		updated.Labels["a"] != "x" || updated.Labels["own"] != "1" || updated.Annotations[beganAnnotation] != "" {
-		t.Errorf("%+v, labels %v, annotations %v", info, updated.Labels, updated.Annotations)
+		t.Errorf("got %+v, labels %v, annotations %v; want v1.36.0, the image new, the labels a=x and own=1, and no %s",
+			info, updated.Labels, updated.Annotations, beganAnnotation)
 	}
 	if progress, err := hooks.UpdateMachine(t.Context(), request); err != nil || !progress.Done {
-		t.Errorf("again: %+v %v", progress, err)
+		t.Errorf("a second update: got %+v, %v; want it done", progress, err)
 	}
 	request = updateOf(t, node, `{"providerID":"kwok://other"}`)
 	if _, err := hooks.UpdateMachine(t.Context(), request); err == nil ||
@@ -183,7 +184,7 @@ func TestMachinesAreUpdatedInPlace(t *testing.T) {
 	}
 }
 
-// updateOf returns the request for the machine of a Node, at the next version.
+// updateOf returns the request that updates the machine of a Node to the next version.
 func updateOf(t *testing.T, node *corev1.Node, spec string) *hooksv1.UpdateMachineRequest {
 	t.Helper()
 	machine := &v1alpha1.KwokMachine{TypeMeta: metav1.TypeMeta{

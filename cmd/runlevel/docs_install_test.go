@@ -13,9 +13,9 @@ var (
 	installCommand = regexp.MustCompile(
 		`^(runlevel (install|uninstall)|runlevel apply (manifests|examples)|kubectl apply)\b`,
 	)
-	// notAsItIs finds the commands that can't be run as they are: something is left out, is at another host, or stands
-	// in a variable or on the next lines.
-	notAsItIs = regexp.MustCompile(`…|://|<<|"\$| -f -`)
+	// notRunnable matches the commands that can't be run unchanged: a part is left out, is on another host, or is in a
+	// variable or on the next lines.
+	notRunnable = regexp.MustCompile(`…|://|<<|"\$| -f -`)
 )
 
 // TestInstallCommandsOfTheDocumentation looks for the installation commands of the pages in the scripts that
@@ -34,14 +34,14 @@ func TestInstallCommandsOfTheDocumentation(t *testing.T) {
 	}
 }
 
-// installCommands returns those of a page, without comments.
+// installCommands returns the installation commands of a page, without comments.
 func installCommands(page string) []string {
 	var found []string
 	for _, block := range shellBlock.FindAllStringSubmatch(page, -1) {
 		for line := range strings.Lines(block[1]) {
 			command, _, _ := strings.Cut(line, " #")
 			command = strings.TrimSpace(command)
-			if installCommand.MatchString(command) && !notAsItIs.MatchString(command) {
+			if installCommand.MatchString(command) && !notRunnable.MatchString(command) {
 				found = append(found, command)
 			}
 		}

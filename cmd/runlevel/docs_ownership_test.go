@@ -68,7 +68,7 @@ func show(ts *testscript.TestScript, _ bool, args []string) {
 	fmt.Fprint(ts.Stdout(), string(text))
 }
 
-// scale is an autoscaler that scales an object: scale KIND KEY REPLICAS
+// scale scales an object as an autoscaler does: scale KIND KEY REPLICAS
 func scale(ts *testscript.TestScript, _ bool, args []string) {
 	place, name := guestOf(ts).object(context.Background(), ts, args[0], args[1])
 	patch := fmt.Sprintf(`{"spec":{"replicas":%s}}`, args[2])

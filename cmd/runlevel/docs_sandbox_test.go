@@ -66,7 +66,7 @@ func tryOnSandbox(t *testing.T, commands string) {
 	programs := filepath.Dir(sandboxtest.Program(t, "runlevel"))
 	sandboxtest.Program(t, "runlevel-cluster")
 	commands = strings.NewReplacer(
-		"make build\n", "", // it is built
+		"make build\n", "", // the test has built the programs
 		"sandbox up --detach", "sandbox up --detach --name "+name,
 		"sandbox kubeconfig", "sandbox kubeconfig --name "+name,
 		"runlevel sandbox down\n", "", // which ends a sandbox by another name

@@ -17,8 +17,8 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
-// signalGrace is how long further signals count as the first one: timeout(1) sends its signal
-// twice, and a shell may forward a Ctrl-C that the program has received already.
+// signalGrace is the time in which further signals count as the first one: timeout(1) sends its signal twice, and a
+// shell may forward a Ctrl-C that the program has already received.
 const signalGrace = 300 * time.Millisecond
 
 func main() {

@@ -23,19 +23,18 @@ import (
 var update = flag.Bool("update", false, "write again the files that scripts compare output with")
 
 func TestMain(m *testing.M) {
-	testscript.Main(withCluster{m}, map[string]func(){"runlevel": checkedMain})
+	testscript.Main(suite{m}, map[string]func(){"runlevel": checkedMain})
 }
 
-// withCluster runs the tests, and stops the shared control plane afterwards.
-type withCluster struct{ *testing.M }
+// A suite runs the tests, and stops the shared control plane afterwards.
+type suite struct{ *testing.M }
 
-func (m withCluster) Run() int { return shared.Run(m.M) }
+func (m suite) Run() int { return shared.Run(m.M) }
 
-// Each script in testdata shows one task of a user. They share the user's
-// cache, where the programs of the control plane are; $NAME is the name that a
-// script may give its sandbox, and $EXAMPLES is the folder of sample releases, $INSTALL that of the operator's
-// manifests, $MANIFESTS that of the machine controller's. A script that begins
-// with "cluster" is on a control plane that it shares with others: see script_cluster_test.go.
+// Each script in testdata shows one task of a user. The scripts share the user's cache, which has the programs of the
+// control plane. $NAME is the name that a script may give its sandbox, $EXAMPLES the folder of sample releases,
+// $INSTALL that of the operator's manifests, and $MANIFESTS that of the machine controller's. A script that begins with
+// "cluster" runs on a control plane that it shares with others: see script_cluster_test.go.
 func TestScripts(t *testing.T) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -104,8 +103,7 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// awaitReady waits until the sandbox of a name, started in the background, is
-// ready: await-ready NAME
+// awaitReady waits until a sandbox that a script has started in the background is ready: await-ready NAME
 func awaitReady(ts *testscript.TestScript, _ bool, args []string) {
 	deadline := time.After(time.Minute)
 	for tick := time.NewTicker(50 * time.Millisecond); ; {
@@ -120,7 +118,7 @@ func awaitReady(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// copyRelease makes a release of another version out of one: cp-release NEW OLD VERSION
+// copyRelease copies a release and changes its version: cp-release NEW OLD VERSION
 func copyRelease(ts *testscript.TestScript, _ bool, args []string) {
 	target := filepath.Join(ts.Getenv("WORK"), args[0])
 	ts.Check(os.CopyFS(target, os.DirFS(ts.MkAbs(args[1]))))

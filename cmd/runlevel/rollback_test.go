@@ -38,8 +38,7 @@ import (
 	"github.com/runlevel/runlevel/internal/session"
 )
 
-// twoVersions are two versions of a release in a namespace of its own, NS. The second one changes, deletes and adds
-// objects.
+// twoVersions are two versions of a release in the namespace NS. The second version changes, deletes and adds objects.
 const twoVersions = `
 -- 1/0000_10_base_00.yaml --
 {apiVersion: v1, kind: Namespace, metadata: {name: NS}}
@@ -61,17 +60,17 @@ const twoVersions = `
 {apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: new, namespace: NS}}
 `
 
-// A rolledRelease is a release of twoVersions, whose first version is applied.
-type rolledRelease struct {
+// A testRelease is a release of twoVersions, whose first version is applied.
+type testRelease struct {
 	*testing.T
 	name, folder string
 	first        map[string]string // objects of the first version on the cluster
 }
 
-func newRolledRelease(t *testing.T) *rolledRelease {
+func newRolledRelease(t *testing.T) *testRelease {
 	t.Helper()
 	name := "rolled-" + rand.String(6)
-	r := &rolledRelease{T: t, name: name, folder: t.TempDir()}
+	r := &testRelease{T: t, name: name, folder: t.TempDir()}
 	for _, file := range txtar.Parse([]byte(strings.ReplaceAll(twoVersions, "NS", name))).Files {
 		path := filepath.Join(r.folder, file.Name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
@@ -85,22 +84,22 @@ func newRolledRelease(t *testing.T) *rolledRelease {
 }
 
 // updated returns a release whose second version is applied, too.
-func updated(t *testing.T) *rolledRelease {
+func updated(t *testing.T) *testRelease {
 	r := newRolledRelease(t)
 	r.must(r.update()...)
 	return r
 }
 
-func (r *rolledRelease) update() []string {
+func (r *testRelease) update() []string {
 	return []string{"apply", "2", "--name", r.name, "--release-version", "1.1.0"}
 }
 
-func (r *rolledRelease) rollback(flags ...string) []string {
+func (r *testRelease) rollback(flags ...string) []string {
 	return slices.Concat([]string{"rollback", r.name, "--yes", "--delete-new"}, flags)
 }
 
-// command returns a run of the program, and its output. If server is "", it is the control plane's.
-func (r *rolledRelease) command(server string, args ...string) (*exec.Cmd, *printed) {
+// command returns a command of the program, and its output. An empty server stands for that of the control plane.
+func (r *testRelease) command(server string, args ...string) (*exec.Cmd, *programOutput) {
 	r.Helper()
 	config, err := clientcmd.LoadFromFile(shared.Sandbox(r).Kubeconfig)
 	if err != nil {
@@ -115,12 +114,13 @@ func (r *rolledRelease) command(server string, args ...string) (*exec.Cmd, *prin
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		r.Fatal(err)
 	}
-	command, out := exec.CommandContext(r.Context(), "runlevel", append(args, "--kubeconfig", path)...), &printed{}
+	command, out := exec.CommandContext(r.Context(), "runlevel", append(args, "--kubeconfig", path)...),
+		&programOutput{}
 	command.Dir, command.Stdout, command.Stderr = r.folder, out, out
 	return command, out
 }
 
-func (r *rolledRelease) must(args ...string) {
+func (r *testRelease) must(args ...string) {
 	r.Helper()
 	command, out := r.command("", args...)
 	if err := command.Run(); err != nil {
@@ -128,8 +128,8 @@ func (r *rolledRelease) must(args ...string) {
 	}
 }
 
-// fails runs a command that has to fail, and returns its output.
-func (r *rolledRelease) fails(args ...string) string {
+// expectFailure runs a command that must fail, and returns its output.
+func (r *testRelease) expectFailure(args ...string) string {
 	r.Helper()
 	command, out := r.command("", args...)
 	if err := command.Run(); err == nil {
@@ -139,7 +139,7 @@ func (r *rolledRelease) fails(args ...string) string {
 }
 
 // objects returns the objects of the release on the cluster, without fields that differ each time.
-func (r *rolledRelease) objects() map[string]string {
+func (r *testRelease) objects() map[string]string {
 	r.Helper()
 	c, all := sandboxtest.Connect(r, shared.Sandbox(r).Config), map[string]string{}
 	for _, kind := range []schema.GroupKind{kinds.ConfigMap, kinds.Secret,
@@ -157,7 +157,7 @@ func (r *rolledRelease) objects() map[string]string {
 	return all
 }
 
-func (r *rolledRelease) record() *record.Record {
+func (r *testRelease) record() *record.Record {
 	r.Helper()
 	known, _, err := record.NewStore(shared.Client(r), session.DefaultNamespace, r.name).Load(r.Context())
 	if err != nil {
@@ -166,9 +166,9 @@ func (r *rolledRelease) record() *record.Record {
 	return known
 }
 
-// isRolledBack checks that the first version is complete, nothing of the second one is left, and the history has one
-// rollback.
-func (r *rolledRelease) isRolledBack() {
+// expectRolledBack fails the test unless the first version is complete, nothing of the second version remains, and the
+// history has one rollback.
+func (r *testRelease) expectRolledBack() {
 	r.Helper()
 	if diff := cmp.Diff(r.first, r.objects()); diff != "" {
 		r.Errorf("the objects are not those of the first version (-want +got):\n%s", diff)
@@ -190,26 +190,26 @@ func (r *rolledRelease) isRolledBack() {
 	}
 }
 
-// printed is the output of a program so far.
-type printed struct {
+// A programOutput is the output that a program has printed so far.
+type programOutput struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (p *printed) Write(text []byte) (int, error) {
+func (p *programOutput) Write(text []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.text.Write(text)
 }
 
-func (p *printed) String() string {
+func (p *programOutput) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.text.String()
 }
 
 // serve serves the API server with the admin's rights, through a function, and returns its address.
-func (r *rolledRelease) serve(through func(http.Handler, http.ResponseWriter, *http.Request)) string {
+func (r *testRelease) serve(through func(http.Handler, http.ResponseWriter, *http.Request)) string {
 	r.Helper()
 	config := shared.Sandbox(r).Config
 	target, err := url.Parse(config.Host)
@@ -230,15 +230,15 @@ func (r *rolledRelease) serve(through func(http.Handler, http.ResponseWriter, *h
 	return server.URL
 }
 
-// isWrite reports whether a request changes something, other than that the lock is held.
+// isWrite reports whether a request changes an object other than the lock.
 func isWrite(request *http.Request) bool {
 	isQuestion := strings.Contains(request.URL.Path, "/selfsubject") || request.URL.Query().Has("dryRun")
 	return request.Method != http.MethodGet && !isQuestion && !strings.Contains(request.URL.Path, "/leases")
 }
 
-// kill rolls back, and kills the program at its write number k, counted from 1, after the server has done it or before
-// the server gets it. It returns how many writes there were.
-func (r *rolledRelease) kill(k int, isDone bool) (writes int, killed bool) {
+// kill rolls back, and kills the program at its write number k, counted from 1, after the server has executed the write
+// or before the server receives it. It returns the number of writes.
+func (r *testRelease) kill(k int, isDone bool) (writes int, killed bool) {
 	r.Helper()
 	var count atomic.Int64
 	var dead atomic.Bool
@@ -277,7 +277,7 @@ func (r *rolledRelease) kill(k int, isDone bool) (writes int, killed bool) {
 	return int(count.Load()), dead.Load()
 }
 
-// TestRollbackKilledAtEachWrite kills a rollback at each of its writes, and runs it again: the rollback has to be
+// TestRollbackKilledAtEachWrite kills a rollback at each of its writes, and repeats the command: the rollback must be
 // complete, with one entry in the history.
 func TestRollbackKilledAtEachWrite(t *testing.T) {
 	undisturbed := updated(t)
@@ -285,7 +285,7 @@ func TestRollbackKilledAtEachWrite(t *testing.T) {
 	if all < 8 || killed {
 		t.Fatalf("%d writes, killed: %t", all, killed)
 	}
-	undisturbed.isRolledBack()
+	undisturbed.expectRolledBack()
 	t.Logf("an undisturbed rollback has %d writes", all)
 	var several errgroup.Group
 	several.SetLimit(4)
@@ -310,13 +310,13 @@ func killAndRollBack(t *testing.T, k int, isDone bool) {
 	}
 	begun := *r.record().Newest()
 	if begun.Rollback != nil && begun.State == record.Completed { // the rollback was complete
-		if output := r.fails(r.rollback()...); !strings.Contains(output, "name the revision to go to") {
+		if output := r.expectFailure(r.rollback()...); !strings.Contains(output, "name the revision to go to") {
 			t.Errorf("another rollback: got\n%s\nwant an error on the revision", output)
 		}
 	} else {
 		r.must(r.rollback("--reason", "the second")...)
 	}
-	r.isRolledBack()
+	r.expectRolledBack()
 	rollback := r.record().Newest().Rollback
 	if begun.Rollback != nil && *rollback != *begun.Rollback ||
 		begun.Rollback == nil && rollback.Reason != "the second" {
@@ -326,7 +326,7 @@ func killAndRollBack(t *testing.T, k int, isDone bool) {
 
 // pause runs the program until it changes ConfigMap web. The returned function lets the program continue, waits until
 // it ends, and returns its output.
-func (r *rolledRelease) pause(args ...string) (resume func() string) {
+func (r *testRelease) pause(args ...string) (resume func() string) {
 	r.Helper()
 	var once sync.Once
 	reached, resumed := make(chan struct{}), make(chan struct{})
@@ -355,8 +355,8 @@ func (r *rolledRelease) pause(args ...string) (resume func() string) {
 	}
 }
 
-// awaitLock starts the program, which has to wait for the lock.
-func (r *rolledRelease) awaitLock(args ...string) (*exec.Cmd, *printed) {
+// awaitLock starts the program, which must wait for the lock.
+func (r *testRelease) awaitLock(args ...string) (*exec.Cmd, *programOutput) {
 	r.Helper()
 	command, out := r.command("", append(args, "--wait-lock")...)
 	if err := command.Start(); err != nil {
@@ -368,11 +368,11 @@ func (r *rolledRelease) awaitLock(args ...string) (*exec.Cmd, *printed) {
 	return command, out
 }
 
-// If two rollbacks run at once, only one takes effect. The other one does not roll back the first one.
+// If two rollbacks run at the same time, only one takes effect. The other one does not undo it.
 func TestTwoConcurrentRollbacks(t *testing.T) {
 	r := updated(t)
 	resume := r.pause(r.rollback("--reason", "the first")...)
-	if output := r.fails(r.rollback()...); !strings.Contains(output, "blocked by ApplyRunning: ") ||
+	if output := r.expectFailure(r.rollback()...); !strings.Contains(output, "blocked by ApplyRunning: ") ||
 		!strings.Contains(output, "the rollback has not started") {
 		t.Errorf("a second rollback: got output\n%s\nwant it blocked by ApplyRunning", output)
 	}
@@ -381,7 +381,7 @@ func TestTwoConcurrentRollbacks(t *testing.T) {
 	if err := waiting.Wait(); err == nil || !strings.Contains(out.String(), "name the revision to go to") {
 		t.Errorf("a rollback that has waited ends with %v:\n%s", err, out)
 	}
-	r.isRolledBack()
+	r.expectRolledBack()
 	if rollback := r.record().Newest().Rollback; rollback.Reason != "the first" {
 		t.Errorf("the rollback in the history: %+v", rollback)
 	}
@@ -391,7 +391,7 @@ func TestTwoConcurrentRollbacks(t *testing.T) {
 func TestRollbackDuringAnUpdate(t *testing.T) {
 	r := newRolledRelease(t)
 	resume := r.pause(r.update()...)
-	if output := r.fails(r.rollback()...); !strings.Contains(output, "blocked by ApplyRunning: ") {
+	if output := r.expectFailure(r.rollback()...); !strings.Contains(output, "blocked by ApplyRunning: ") {
 		t.Errorf("a rollback: got output\n%s\nwant it blocked by ApplyRunning", output)
 	}
 	waiting, out := r.awaitLock(r.rollback("--reason", "it was slow")...)
@@ -399,5 +399,5 @@ func TestRollbackDuringAnUpdate(t *testing.T) {
 	if err := waiting.Wait(); err != nil {
 		t.Errorf("a rollback that has waited: %v\n%s", err, out)
 	}
-	r.isRolledBack()
+	r.expectRolledBack()
 }

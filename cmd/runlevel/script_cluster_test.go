@@ -46,7 +46,7 @@ rules:
 // shared is the control plane of all scripts that begin with "cluster".
 var shared = sandboxtest.New(sandbox.Options{AuditPolicy: auditPolicy})
 
-// A patient command gives up after this time, far longer than anything takes.
+// patience is the timeout of commands that wait. No wait that succeeds takes as long.
 const patience = 5 * time.Minute
 
 // A guest is a script on a control plane. It acts as its own user, whose name marks its
@@ -56,7 +56,7 @@ type guest struct {
 	sandbox *sandbox.Sandbox
 	user    string
 	known   map[string]string // objects by UID: see remember
-	printed int               // writes that wrote has printed
+	printed int               // the number of writes that the command wrote has printed
 }
 
 type guestKey struct{}
@@ -103,7 +103,7 @@ var clusterCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"registry":        serveRegistry,
 }
 
-// enter makes the shared control plane the one of the script.
+// enter connects the script to the shared control plane.
 func enter(ts *testscript.TestScript, _ bool, _ []string) {
 	enterSandbox(ts, shared.Sandbox(ts.Value("t").(testing.TB)))
 }
@@ -116,7 +116,7 @@ func enterSandbox(ts *testscript.TestScript, s *sandbox.Sandbox) {
 	ts.Setenv("KUBECONFIG", g.kubeconfig(ts, "kubeconfig", ""))
 }
 
-// guestOf is the guest that a script is.
+// guestOf returns the guest of a script.
 func guestOf(ts *testscript.TestScript) *guest { return ts.Value(guestKey{}).(*guest) }
 
 // kubeconfig writes the kubeconfig of the guest; with another server, unless server is "".
@@ -136,7 +136,7 @@ func (g *guest) kubeconfig(ts *testscript.TestScript, name, server string) strin
 	return path
 }
 
-// object finds the place of an object, and its name there.
+// object returns the client of an object's kind and namespace, and the name of the object.
 func (g *guest) object(ctx context.Context, ts *testscript.TestScript, kind,
 	key string) (dynamic.ResourceInterface, string) {
 	g.Refresh() // definitions come and go
@@ -149,7 +149,7 @@ func (g *guest) object(ctx context.Context, ts *testscript.TestScript, kind,
 	return g.In(resource, namespace), name
 }
 
-// until waits until an object is as wanted; nil stands for none.
+// until waits until isWanted returns true for an object, or for nil if the object does not exist.
 func until(ts *testscript.TestScript, args []string,
 	wanted func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -160,7 +160,7 @@ func until(ts *testscript.TestScript, args []string,
 	return seen
 }
 
-// await waits until an object is there: await KIND KEY
+// await waits until an object exists: await KIND KEY
 func await(ts *testscript.TestScript, _ bool, args []string) {
 	until(ts, args, func(o *unstructured.Unstructured) bool { return o != nil })
 }
@@ -193,7 +193,7 @@ func awaitRemains(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// create makes an object as another tool would: create FILE [MANAGER]
+// create creates an object as another tool would: create FILE [MANAGER]
 func create(ts *testscript.TestScript, _ bool, args []string) {
 	object := &unstructured.Unstructured{}
 	ts.Check(yaml.Unmarshal([]byte(ts.ReadFile(args[0])), &object.Object))
@@ -203,7 +203,7 @@ func create(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
-// awaitKind finds a kind. Discovery has it a moment after its definition is established.
+// awaitKind finds a kind. Discovery reports a kind a moment after its definition is established.
 func (g *guest) awaitKind(ts *testscript.TestScript, kind schema.GroupKind) (found cluster.Resource) {
 	ts.Check(wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, patience, true,
 		func(ctx context.Context) (bool, error) {
@@ -218,7 +218,7 @@ func (g *guest) awaitKind(ts *testscript.TestScript, kind schema.GroupKind) (fou
 	return found
 }
 
-// managerIn is the field manager that stands at some place, or the one of kubectl edit.
+// managerIn returns the field manager among the arguments, or that of kubectl edit.
 func managerIn(args []string, index int) string {
 	if len(args) > index {
 		return args[index]
@@ -234,17 +234,17 @@ func patch(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
-// hold puts a finalizer on an object: hold KIND KEY
+// hold adds a finalizer to an object: hold KIND KEY
 func hold(ts *testscript.TestScript, _ bool, args []string) {
 	modify(ts, args, "", func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"example.com/cleanup"}) })
 }
 
-// release takes all finalizers off it: release KIND KEY
+// release removes all finalizers of an object: release KIND KEY
 func release(ts *testscript.TestScript, _ bool, args []string) {
 	modify(ts, args, "", func(o *unstructured.Unstructured) { o.SetFinalizers(nil) })
 }
 
-// modify changes an object, however often others do so at the same time.
+// modify changes an object, and retries if others change the object at the same time.
 func modify(ts *testscript.TestScript, args []string, subresource string, change func(*unstructured.Unstructured)) {
 	for {
 		object := until(ts, args, func(o *unstructured.Unstructured) bool { return o != nil })
@@ -264,8 +264,7 @@ func modify(ts *testscript.TestScript, args []string, subresource string, change
 	}
 }
 
-// operator is an operator that has become available in a version, or stands in for it:
-// operator NAME VERSION
+// operator reports an operator as available in a version, as the operator itself would: operator NAME VERSION
 func operator(ts *testscript.TestScript, _ bool, args []string) {
 	modify(ts, []string{"ClusterOperator.config.openshift.io", args[0]}, "status", func(o *unstructured.Unstructured) {
 		var conditions []any
@@ -280,8 +279,8 @@ func operator(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// remember notes the UIDs of objects as they are now, by which "deleted" and "events" know
-// them: remember KIND KEY [KIND KEY...]
+// remember records the current UIDs of objects, by which "deleted" and "events" recognize the objects:
+// remember KIND KEY [KIND KEY...]
 func remember(ts *testscript.TestScript, _ bool, args []string) {
 	for ; len(args) > 1; args = args[2:] {
 		object := until(ts, args, func(o *unstructured.Unstructured) bool { return o != nil })
@@ -295,7 +294,7 @@ func remember(ts *testscript.TestScript, _ bool, args []string) {
 func deleted(ts *testscript.TestScript, _ bool, chance []string) {
 	g := guestOf(ts)
 	var deletes []string
-	for _, request := range g.audited(ts) {
+	for _, request := range g.auditedRequests(ts) {
 		if !strings.HasPrefix(request.Verb, "delete") {
 			continue
 		}
@@ -315,7 +314,7 @@ func deleted(ts *testscript.TestScript, _ bool, chance []string) {
 	fmt.Fprint(ts.Stdout(), strings.Join(deletes, ""))
 }
 
-// A request is one that the audit log has.
+// A request is a request in the audit log.
 type request struct {
 	Verb, RequestURI string
 	ImpersonatedUser struct{ Username string }
@@ -326,8 +325,8 @@ type request struct {
 // isDry reports whether a request is a dry run.
 func (r request) isDry() bool { return strings.Contains(r.RequestURI, "dryRun=All") }
 
-// audited are the requests of the script that the audit log has, but for dry runs.
-func (g *guest) audited(ts *testscript.TestScript) []request {
+// auditedRequests returns the requests of the script in the audit log, without dry runs.
+func (g *guest) auditedRequests(ts *testscript.TestScript) []request {
 	text, err := os.ReadFile(filepath.Join(g.sandbox.Logs, "audit.log"))
 	ts.Check(err)
 	var requests []request
@@ -348,7 +347,7 @@ func (g *guest) audited(ts *testscript.TestScript) []request {
 // "nothing". Requests for access reviews are not writes.
 func wrote(ts *testscript.TestScript, _ bool, _ []string) {
 	g := guestOf(ts)
-	requests := g.audited(ts)
+	requests := g.auditedRequests(ts)
 	text := ""
 	for _, request := range requests[g.printed:] {
 		if !strings.HasPrefix(request.ObjectRef.Resource, "selfsubject") {

@@ -19,8 +19,8 @@ import (
 
 func isConflict(err error) bool { return apierrors.IsConflict(err) }
 
-// killApply runs "runlevel apply" and kills it, as kill -9 does, at its Nth delete: the
-// server has done that, and the answer never arrives. kill-apply N [ARGUMENT...]
+// killApply runs "runlevel apply" and kills it, as kill -9 does, at its Nth delete: the server has executed the delete,
+// and the answer never arrives. kill-apply N [ARGUMENT...]
 func killApply(ts *testscript.TestScript, _ bool, args []string) {
 	index, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -45,10 +45,10 @@ func killApply(ts *testscript.TestScript, _ bool, args []string) {
 		if count == index {
 			close(deadly)
 		}
-		<-answer.Request.Context().Done() // it is never heard
+		<-answer.Request.Context().Done() // the answer never arrives
 		return answer.Request.Context().Err()
 	}
-	proxy.ErrorHandler = func(http.ResponseWriter, *http.Request, error) {} // of those whose caller is dead
+	proxy.ErrorHandler = func(http.ResponseWriter, *http.Request, error) {} // the caller of these requests is dead
 	server := httptest.NewServer(proxy)
 	defer server.Close()
 

@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/internal/session"
 )
 
-// awaitRun waits until an apply has written its progress to the record of a release, with
-// some text in it: await-run RELEASE [TEXT]
+// awaitRun waits until an apply has written its progress to the record of a release, and the progress has a text:
+// await-run RELEASE [TEXT]
 func awaitRun(ts *testscript.TestScript, _ bool, args []string) {
 	key := session.DefaultNamespace + "/runlevel-release-" + args[0]
 	until(ts, []string{"ConfigMap", key}, func(o *unstructured.Unstructured) bool {
@@ -32,7 +32,7 @@ func awaitRun(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// awaitRecord waits until the record of a release has some text: await-record RELEASE REGEXP
+// awaitRecord waits until the record of a release has a text: await-record RELEASE REGEXP
 func awaitRecord(ts *testscript.TestScript, _ bool, args []string) {
 	key, wanted := session.DefaultNamespace+"/runlevel-release-"+args[0], regexp.MustCompile(args[1])
 	until(ts, []string{"ConfigMap", key}, func(o *unstructured.Unstructured) bool {
@@ -59,8 +59,8 @@ func clock(ts *testscript.TestScript, _ bool, _ []string) {
 	fmt.Fprint(ts.Stdout(), holders.ReplaceAllString(text, "ana@host:7"))
 }
 
-// user acts from now on as a user who may only get the resources in a list, in
-// every namespace: user NAME [RESOURCE[.GROUP]...]
+// user makes all later commands act as a user who may only get the listed resources, in every namespace:
+// user NAME [RESOURCE[.GROUP]...]
 func user(ts *testscript.TestScript, _ bool, args []string) {
 	g, ctx := guestOf(ts), context.Background()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: args[0]}}

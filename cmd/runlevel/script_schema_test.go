@@ -20,10 +20,10 @@ import (
 	"github.com/runlevel/runlevel/internal/session/keep"
 )
 
-// schemasVariable names the folder of the schemas that JSON is compared with.
+// schemasVariable names the folder of the schemas against which JSON is validated.
 const schemasVariable = "TEST_RUNLEVEL_SCHEMAS"
 
-// exitSchema is the exit code of a command that has printed JSON which does not fit its schema.
+// exitSchema is the exit code of a command whose JSON does not match its schema.
 const exitSchema = 99
 
 // checkedMain is main, and validates the output of a command with "-o json" against its schema in docs/schemas.

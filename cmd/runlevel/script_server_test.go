@@ -34,7 +34,7 @@ func stopServer(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(guestOf(ts).sandbox.Kill("kube-apiserver"))
 }
 
-// startServer starts it again: start-server
+// startServer starts the stopped API server: start-server
 func startServer(ts *testscript.TestScript, _ bool, _ []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -56,7 +56,7 @@ func signalServer(ts *testscript.TestScript, signal syscall.Signal) {
 	}
 }
 
-// awaitText waits until a file has some text: await-text FILE REGEXP
+// awaitText waits until a file has a text: await-text FILE REGEXP
 func awaitText(ts *testscript.TestScript, _ bool, args []string) {
 	wanted, deadline := regexp.MustCompile(args[1]), time.After(patience)
 	for tick := time.NewTicker(50 * time.Millisecond); ; {

@@ -8,8 +8,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// changing are the fields of our JSON that differ from run to run.
-var changing = map[string]bool{
+// variableFields are the fields of our JSON that differ from run to run.
+var variableFields = map[string]bool{
 	"time":        true,
 	"since":       true,
 	"seconds":     true,
@@ -42,7 +42,7 @@ func steady(value any) any {
 	case map[string]any:
 		for name, field := range value {
 			value[name] = steady(field)
-			if changing[name] {
+			if variableFields[name] {
 				value[name] = "*"
 			}
 		}

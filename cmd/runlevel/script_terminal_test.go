@@ -17,10 +17,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// terminal runs a command whose standard error is a terminal of some size, until its screen
-// shows something, and prints that. Then it presses Ctrl-C, and prints the screen again at the
-// end: terminal SIZE REGEXP COMMAND... Standard output is the script's standard error. Times are shown
-// as N. It fails if the cursor stays hidden, or if the command queries the terminal.
+// terminal runs a command whose standard error is a terminal, until the screen matches, and prints the screen. Then it
+// presses Ctrl-C, and prints the screen again at the end: terminal SIZE REGEXP COMMAND... Standard output is the
+// script's standard error. Times are shown as N. The script fails if the cursor stays hidden, or if the command queries
+// the terminal.
 func terminal(ts *testscript.TestScript, _ bool, args []string) {
 	onTerminal(ts, args, func(c *exec.Cmd, device *os.File) { c.Stdout, c.Stderr = ts.Stderr(), device })
 }
@@ -44,7 +44,7 @@ func onTerminal(ts *testscript.TestScript, args []string, connect func(*exec.Cmd
 	open(ts, args[0]).run(ts, args, connect)
 }
 
-func (s *shownTerminal) run(ts *testscript.TestScript, args []string, connect func(*exec.Cmd, *os.File)) {
+func (s *testTerminal) run(ts *testscript.TestScript, args []string, connect func(*exec.Cmd, *os.File)) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	defer s.device.Close()
@@ -60,7 +60,7 @@ func (s *shownTerminal) run(ts *testscript.TestScript, args []string, connect fu
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
 
-	if s.shows(ctx, regexp.MustCompile(args[1]), ended) {
+	if s.awaitScreen(ctx, regexp.MustCompile(args[1]), ended) {
 		fmt.Fprintf(ts.Stdout(), "== screen ==\n%s", s.text())
 		if s.answer != "" {
 			_, err := io.WriteString(s.keyboard, s.answer)
@@ -81,31 +81,31 @@ func (s *shownTerminal) run(ts *testscript.TestScript, args []string, connect fu
 	fmt.Fprintf(ts.Stdout(), "== at the end ==\n%s", s.text())
 }
 
-// A shownTerminal is a terminal with its screen.
-type shownTerminal struct {
+// A testTerminal is a terminal with its screen.
+type testTerminal struct {
 	device   *os.File
 	keyboard *os.File // receives the keys that a user types
 	answer   string   // "" is Ctrl-C
 	emulator vt10x.Terminal
-	written  chan struct{} // something was
+	written  chan struct{} // receives a value after each output
 	drained  chan struct{}
 	mu       sync.Mutex
-	raw      bytes.Buffer // all that was written
+	raw      bytes.Buffer // the whole output
 }
 
 // questions are sequences that a terminal answers as if a user had typed, or that change the codes of
 // keys: then Ctrl-C may no longer be a signal. Libraries do so for programs that read keys.
 var questions = regexp.MustCompile(`\x1b\[([=<>?][0-9;]*u|>[0-9;]*m|\?[0-9;]*\$p|[=>?]?[0-9]*[cn])`)
 
-// open makes a terminal of a size such as 80x24.
-func open(ts *testscript.TestScript, size string) *shownTerminal {
+// open creates a terminal of a size such as 80x24.
+func open(ts *testscript.TestScript, size string) *testTerminal {
 	var width, height int
 	_, err := fmt.Sscanf(size, "%dx%d", &width, &height)
 	ts.Check(err)
 	reader, device, err := pty.Open()
 	ts.Check(err)
 	ts.Check(pty.Setsize(device, &pty.Winsize{Cols: uint16(width), Rows: uint16(height)}))
-	s := &shownTerminal{
+	s := &testTerminal{
 		device:   device,
 		keyboard: reader,
 		emulator: vt10x.New(vt10x.WithSize(width, height)),
@@ -120,7 +120,7 @@ func open(ts *testscript.TestScript, size string) *shownTerminal {
 	return s
 }
 
-func (s *shownTerminal) Write(text []byte) (int, error) {
+func (s *testTerminal) Write(text []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.raw.Write(text)
@@ -132,8 +132,8 @@ func (s *shownTerminal) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// shows waits until the screen matches wanted, and reports whether it did before the command ended.
-func (s *shownTerminal) shows(ctx context.Context, wanted *regexp.Regexp, ended chan error) bool {
+// awaitScreen waits until the screen matches wanted, and reports whether it did before the command ended.
+func (s *testTerminal) awaitScreen(ctx context.Context, wanted *regexp.Regexp, ended chan error) bool {
 	for !wanted.MatchString(s.text()) {
 		select {
 		case <-s.written:
@@ -152,8 +152,8 @@ var (
 	ages     = regexp.MustCompile(` *\b\d+(\.\d+)?m?s\b`)
 )
 
-// text is the screen without anything that differs from run to run.
-func (s *shownTerminal) text() string {
+// text returns the screen without parts that differ from run to run.
+func (s *testTerminal) text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text := ages.ReplaceAllString(trailing.ReplaceAllString(s.emulator.String(), ""), " N")

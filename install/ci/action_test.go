@@ -31,7 +31,7 @@ metadata:
 	misspelt = settings + `  annotations:
     release.openshift.io/deleted: "true"
 `
-	// Only an API server knows that a port is taken.
+	// Only an API server detects that a port is taken.
 	twoOnOnePort = `apiVersion: v1
 kind: Service
 metadata:
@@ -56,7 +56,7 @@ spec:
 `
 )
 
-// A component with an error in it, and the release before, which has one file more.
+// A component with an error, and the previous release, which has one more file.
 func webComponent() map[string]string {
 	return map[string]string{
 		"manifests/0000_10_web_00_namespace.yaml": namespace,
@@ -67,8 +67,7 @@ func webComponent() map[string]string {
 	}
 }
 
-// A component that has dropped a file, and a release that it is part of, in which
-// something else is wrong.
+// A component that has removed a file, and its release, in which another component has an error.
 func webInRelease() map[string]string {
 	return map[string]string{
 		"manifests/01_settings.yaml":             settings,
@@ -79,8 +78,8 @@ func webInRelease() map[string]string {
 	}
 }
 
-// TestAction is one story: the first run builds runlevel, and the others find it kept.
-func TestAction(t *testing.T) {
+// The first run of the action builds runlevel, and later runs find it in the cache.
+func TestActionBuildsOnce(t *testing.T) {
 	r := newRunner(t, webComponent())
 	first := r.run(t, nil)
 	if want := []string{"key", "actions/cache/restore", "build", "actions/cache/save", "lint"}; !slices.Equal(first.ran,
@@ -120,7 +119,7 @@ func TestAction(t *testing.T) {
 	t.Run("rehearsal", func(t *testing.T) { testRehearsal(t, r) })
 }
 
-// program is the program that the action has built.
+// program returns the program that the action has built.
 func (r *runner) program(t *testing.T) string {
 	t.Helper()
 	kept, err := filepath.Glob(filepath.Join(r.kept, "*", "runlevel"))
@@ -237,7 +236,7 @@ func testSARIF(t *testing.T, r *runner) {
 	}
 }
 
-// testBroken has a release without a possible plan: lint reports why, and fails the job.
+// testBroken runs the action on a release without a possible plan: lint reports the reason, and fails the job.
 func testBroken(t *testing.T, r *runner) {
 	broken := newRunner(t, webComponent())
 	broken.kept = r.kept
@@ -248,7 +247,7 @@ func testBroken(t *testing.T, r *runner) {
 	}
 }
 
-// testRehearsal has a mistake that lint finds only with a rehearsal.
+// testRehearsal runs the action on a mistake that lint finds only with a rehearsal.
 func testRehearsal(t *testing.T, r *runner) {
 	web := newRunner(t, map[string]string{
 		"manifests/0000_10_web_00_namespace.yaml": namespace,
@@ -311,7 +310,7 @@ func TestActionKeepsTheControlPlane(t *testing.T) {
 	}
 }
 
-// Nothing in an input is taken for a flag, a command or a line that it is not.
+// The action takes no input for a flag, a command or another line.
 func TestActionPassesInputsOn(t *testing.T) {
 	hostile := "a b'c\"d $(touch pwned) `touch pwned` ${HOME} ; touch pwned\n::set-output name=x::y\n*"
 	for name, test := range map[string]struct {
@@ -406,8 +405,8 @@ func TestActionTakesNoCommandsFromOutput(t *testing.T) {
 	}
 }
 
-// newRecorder is a runner whose cache holds a script in runlevel's place. It does what
-// is given, and notes how it was called.
+// newRecorder returns a runner whose cache has a script in runlevel's place. The script records its arguments, and then
+// runs the given commands.
 func newRecorder(t *testing.T, does string) (r *runner, calls func() [][]string) {
 	t.Helper()
 	r = newRunner(t, map[string]string{"a file that a star would find": ""})
@@ -485,8 +484,7 @@ func TestActionsArePinned(t *testing.T) {
 	}
 }
 
-// An input in the text of a command could be a command itself, and one that no step reads
-// does nothing.
+// An input in the text of a command could itself be a command, and an input that no step reads has no effect.
 func TestInputsAreVariables(t *testing.T) {
 	declared := readAction(t)
 	script := read(t, "action.sh")

@@ -15,8 +15,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What people paste from docs/ci.md is tested as they would use it. A workflow is one of
-// GitHub's, as far as it is used there.
+// The tests of this file use the examples of docs/ci.md as readers would.
+
+// A workflow has the used fields of a GitHub workflow.
 type workflow struct {
 	Name        string            `json:"name"`
 	Permissions map[string]string `json:"permissions"`
@@ -50,7 +51,7 @@ type prowConfig struct {
 	} `json:"presubmits"`
 }
 
-// A gitlabJob is one of GitLab's, as far as it is used.
+// A gitlabJob has the used fields of a GitLab job.
 type gitlabJob struct {
 	Extends   string            `json:"extends"`
 	Needs     []string          `json:"needs"`
@@ -86,7 +87,7 @@ func blocks(t *testing.T, language string) []string {
 	return found
 }
 
-// block is the one that has a text in it.
+// block returns the block that contains a text.
 func block(t *testing.T, language, has string) string {
 	t.Helper()
 	all := slices.DeleteFunc(blocks(t, language), func(text string) bool { return !strings.Contains(text, has) })
@@ -96,7 +97,7 @@ func block(t *testing.T, language, has string) string {
 	return all[0]
 }
 
-// inputs are those that a step gives to our action, as texts.
+// inputs returns the inputs that a step gives to our action, as texts.
 func (s workflowStep) inputs(t *testing.T) map[string]string {
 	t.Helper()
 	declared := readAction(t)
@@ -202,8 +203,8 @@ func TestDocumentedFiles(t *testing.T) {
 	}
 }
 
-// The images that the pages name come from registries that are none, or are short names,
-// for which everybody has a registry of their own.
+// The images that the pages name are in registries that do not exist, or have short names, for which each reader has a
+// registry.
 func TestNoRegistryIsNamed(t *testing.T) {
 	for _, file := range []string{"Containerfile", "gitlab-ci.yaml", "prow-job.yaml", filepath.Join(root, "docs/ci.md"),
 		filepath.Join(root, "action.yml")} {
@@ -215,8 +216,7 @@ func TestNoRegistryIsNamed(t *testing.T) {
 	}
 }
 
-// A shellJob is what CI runs in a shell: in both kinds, a report is written first, and
-// then the job passes or fails.
+// A shellJob is a job that CI runs in a shell. It writes a report, and then passes or fails.
 type shellJob struct {
 	script string
 	env    map[string]string
@@ -257,7 +257,7 @@ func shellJobs(t *testing.T) map[string]shellJob {
 	return jobs
 }
 
-// runShell runs a script of CI with a program in runlevel's place, or with runlevel.
+// runShell runs a script of CI with runlevel, or with another program in its place.
 func runShell(t *testing.T, job shellJob, folder, program string) (log string, code int) {
 	t.Helper()
 	bin := t.TempDir()
@@ -293,8 +293,8 @@ esac
 	}
 }
 
-// testDocumented runs what docs/ci.md shows with runlevel itself, and a release on disk
-// in the place of the one in a registry.
+// testDocumented runs the commands of docs/ci.md with runlevel, and with a release on disk in place of a release in a
+// registry.
 func testDocumented(t *testing.T, r *runner, help string) {
 	web := newRunner(t, webInRelease())
 	web.kept, web.env["KUBEBUILDER_ASSETS"] = r.kept, controlPlane(t)

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A hook is one of .pre-commit-hooks.yaml. Other fields are mistakes.
+// A hook is a hook of .pre-commit-hooks.yaml. Other fields are mistakes.
 type hook struct {
 	ID             string   `json:"id"`
 	Name           string   `json:"name"`
@@ -46,14 +46,14 @@ type committer struct {
 	run    func(t *testing.T, id string) (log string, code int)
 }
 
-// newCommitter installs the hooks with pre-commit, if there is one, and else does what
-// it does: it clones the repository, and runs "go install ./..." there.
+// newCommitter installs the hooks with pre-commit. If pre-commit is missing, newCommitter clones the repository and
+// runs "go install ./..." there, as pre-commit does.
 func newCommitter(t *testing.T, files map[string]string) *committer {
 	t.Helper()
 	sandboxtest.SkipInShort(t, "builds runlevel as a CI job does")
 	c := &committer{folder: repository(t, files), env: goEnvironment(t)}
 	c.env["PATH"], c.env["HOME"] = os.Getenv("PATH"), t.TempDir()
-	// Built as the action builds it, so that one of the two tests compiles it for both.
+	// The flags are those of the action, so that the program is compiled once for both tests.
 	c.env["GOFLAGS"] += " -trimpath"
 	c.env["CGO_ENABLED"] = "0"
 	origin, err := filepath.Abs(strings.TrimSpace(output(t, root, "git", "rev-parse", "--show-toplevel")))
@@ -96,7 +96,7 @@ func (c *committer) usePreCommit(t *testing.T, origin string) {
 	}
 }
 
-// runHook runs a hook if a file is staged that it is for.
+// runHook runs a hook if a staged file matches the hook.
 func (c *committer) runHook(t *testing.T, id string) (string, int) {
 	t.Helper()
 	h := readHooks(t)[id]
@@ -157,9 +157,8 @@ func TestPreCommit(t *testing.T) {
 	}
 }
 
-// A commit is not to wait for a rehearsal. Pre-commit's golang hooks have no names of files, which would be taken for
-// SOURCEs.
-func TestHooks(t *testing.T) {
+// A commit must not wait for a rehearsal. Hooks get no names of files, which runlevel would take for SOURCEs.
+func TestHooksOfPreCommitFile(t *testing.T) {
 	hooks := readHooks(t)
 	if got, want := hooks["runlevel-rehearse"].Stages, []string{"pre-push"}; !slices.Equal(got, want) {
 		t.Errorf("a rehearsal is for %v, want %v", got, want)

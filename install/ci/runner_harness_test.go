@@ -39,7 +39,7 @@ type action struct {
 	} `json:"runs"`
 }
 
-// A step is one of an action's, or of a workflow's job.
+// A step is a step of an action, or of a job of a workflow.
 type step struct {
 	Name  string            `json:"name"`
 	ID    string            `json:"id"`
@@ -51,8 +51,7 @@ type step struct {
 	Env   map[string]string `json:"env"`
 }
 
-// A runner runs the steps of action.yml like the runner of a code host, with an environment
-// that holds nothing else.
+// A runner runs the steps of action.yml like the runner of a code host, in an environment without other variables.
 type runner struct {
 	action    string            // the folder of the action's files
 	workspace string            // the folder of the component's
@@ -151,7 +150,7 @@ func (r *runner) bash(t *testing.T, s step, values map[string]string, summary st
 	return code, log, parseOutputs(t, read(t, output))
 }
 
-// use behaves like actions/cache.
+// use runs a step of actions/cache.
 func (r *runner) use(t *testing.T, s step, values map[string]string) map[string]string {
 	t.Helper()
 	folder, key := evaluate(t, s.With["path"], values), evaluate(t, s.With["key"], values)
@@ -173,7 +172,7 @@ func (r *runner) use(t *testing.T, s step, values map[string]string) map[string]
 
 var expression = regexp.MustCompile(`\$\{\{ *([a-zA-Z0-9_.-]+) *\}\}`)
 
-// evaluate puts the values of expressions in their place.
+// evaluate replaces expressions by their values.
 func evaluate(t *testing.T, text string, values map[string]string) string {
 	t.Helper()
 	return expression.ReplaceAllStringFunc(text, func(found string) string {
@@ -240,7 +239,7 @@ func sources(t *testing.T) string {
 	return folder
 }
 
-// repository is a repository with files in it, in one commit.
+// repository creates a repository with files in one commit.
 func repository(t *testing.T, files map[string]string) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -314,7 +313,7 @@ func output(t *testing.T, folder, name string, args ...string) string {
 	return string(printed)
 }
 
-// read is the text of a file, and "" of one that there is not.
+// read returns the text of a file, or "" if the file does not exist.
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)

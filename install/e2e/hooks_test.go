@@ -39,14 +39,15 @@ type hookCase struct {
 	policy   string
 	fields   string // more lines of the hook
 	command  string // in YAML, of /program
-	image    string // of the new version; that of the tests if it is empty
+	image    string // of the new version; empty for that of the tests
 	code     int    // of the apply
 	output   []string
 	podsLeft int
 }
 
-// TestHooks updates Deployments whose hooks end in all ways that containers end. Each Deployment is a separate release.
-func TestHooks(t *testing.T) {
+// TestDeploymentHooks updates Deployments whose hooks end in all ways in which containers end. Each Deployment is a
+// separate release.
+func TestDeploymentHooks(t *testing.T) {
 	newStage(t)
 	for name, test := range map[string]hookCase{
 		"pre-succeeds": {

@@ -1,5 +1,5 @@
-// Package e2e has the tests of Runlevel as it is shipped: its image runs in containers of real nodes, is installed by
-// the documented commands, and meets what simulated nodes do not have. "make test-node" runs them.
+// Package e2e tests Runlevel as it is shipped: its image runs in containers of real nodes, is installed by the
+// documented commands, and meets conditions that simulated nodes do not have. "make test-node" runs the tests.
 package e2e_test
 
 import (
@@ -35,7 +35,7 @@ const patience = 5 * time.Minute
 // imageVariable names the OCI image layout of Runlevel's programs.
 const imageVariable = "RUNLEVEL_TEST_IMAGE"
 
-// programPath is this program in its image, and appImage that image.
+// programPath is the path of this program in its image, appImage.
 const (
 	programPath = "/program"
 	appImage    = "registry.example/app:1"
@@ -46,7 +46,7 @@ var shared *sandboxtest.SharedSandbox
 
 func TestMain(m *testing.M) {
 	if os.Args[0] == programPath {
-		os.Exit(play(os.Args[1:]))
+		os.Exit(runInContainer(os.Args[1:]))
 	}
 	os.Exit(run(m))
 }
@@ -78,8 +78,8 @@ func imageFolder() (string, error) {
 	return folder, os.WriteFile(filepath.Join(folder, filepath.Base(programPath)), self, 0o755)
 }
 
-// play is the main function of this program in a container.
-func play(args []string) int {
+// runInContainer is the main function of this program in a container.
+func runInContainer(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	fmt.Println(strings.Join(args, " "))
@@ -193,7 +193,7 @@ func (s *stage) untilPrints(words []string, args ...string) {
 	}
 }
 
-// eventually waits for a state of the cluster.
+// eventually waits until the cluster has a state.
 func (s *stage) eventually(what string, isWanted func(context.Context) bool) time.Duration {
 	s.t.Helper()
 	began := time.Now()

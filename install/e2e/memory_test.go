@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// logMemory logs the working set of a process's container as the kubelet counts it, and the most memory that it had. It
-// returns its limit, in MiB.
+// logMemory logs the working set of a process's container, as the kubelet counts it, and the peak of its memory. It
+// returns the memory limit of the container, in MiB.
 func (s *stage) logMemory(what string, pid int) int {
 	s.t.Helper()
 	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))

@@ -114,9 +114,9 @@ func (s *stage) release(version, files, operatorImage string) fs.FS {
 	return packed
 }
 
-// TestOperator installs the operator by the documented commands, with a release in a registry that needs a password and
-// has an authority of its own. It updates the release, which replaces the operator, and breaks what can break.
-func TestOperator(t *testing.T) {
+// TestOperatorUpdatesItself installs the operator by the documented commands, with a release in a registry that needs a
+// password and has its own authority. It updates the release, which replaces the operator, and causes failures.
+func TestOperatorUpdatesItself(t *testing.T) {
 	s := newStage(t)
 	releases := s.newRegistry()
 	releases.trust()
@@ -173,7 +173,7 @@ func (s *stage) version(ctx context.Context) *configv1.ClusterVersion {
 	return &v
 }
 
-// untilComplete waits until the status has a version as completed, and "runlevel status" finds all well.
+// untilComplete waits until the status reports a version as completed, and "runlevel status" reports no problem.
 func (s *stage) untilComplete(version string) {
 	s.t.Helper()
 	s.eventually(version+" is complete", func(ctx context.Context) bool {
@@ -191,8 +191,8 @@ func (s *stage) request(image string) {
 	s.must(s.client.Patch(s.t.Context(), s.version(s.t.Context()), client.RawPatch(types.MergePatchType, patch)))
 }
 
-// expectNoFailedProbe fails the test if the start of the operator has made warnings about its pods: other tests have
-// records there. On a slow machine, a pod may answer for a moment that it is not ready yet.
+// expectNoFailedProbe fails the test if the start of the operator has caused warnings about its pods. The namespace
+// also has records of other tests. On a slow machine, a pod may answer for a moment that it is not ready yet.
 func (s *stage) expectNoFailedProbe() {
 	s.t.Helper()
 	events, err := s.core.CoreV1().Events(system).List(s.t.Context(),
@@ -261,13 +261,13 @@ func (s *stage) expectRestricted() {
 	}
 }
 
-// hold keeps a ConfigMap of the shop from being deleted.
+// hold adds a finalizer to a ConfigMap of the shop, so that its delete does not finish.
 func (s *stage) hold(name string) {
 	s.t.Helper()
 	s.finalize(name, `["example.com/hold"]`)
 }
 
-// letGo lets a ConfigMap go, and waits until no update is refused for it.
+// letGo removes the finalizer of a ConfigMap, and waits until its delete blocks no update.
 func (s *stage) letGo(name string) {
 	s.t.Helper()
 	s.finalize(name, `null`)
@@ -330,8 +330,8 @@ func (s *stage) lease() *coordinationv1.Lease {
 	return found
 }
 
-// killOperator kills the process of the operator. Its container is started again, and takes the lock that the killed
-// process has left: long before that expires.
+// killOperator kills the process of the operator. The container restarts, and takes over the lock of the killed process
+// long before the lock expires.
 func (s *stage) killOperator() {
 	s.t.Helper()
 	var processes []int

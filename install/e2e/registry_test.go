@@ -31,7 +31,7 @@ const (
 	registryPassword = "secret"
 )
 
-// A privateRegistry has the releases: it has a certificate of its own authority, and requires a password.
+// A privateRegistry stores the releases. It has a certificate of its own authority, and requires a password.
 type privateRegistry struct {
 	stage     *stage
 	host      string // and port
@@ -79,7 +79,7 @@ func (r *privateRegistry) open() {
 	go func() { _ = r.server.Serve(listener) }()
 }
 
-// close ends the registry. It keeps its images.
+// close ends the registry, which keeps its images.
 func (r *privateRegistry) close() { _ = r.server.Close() }
 
 // dockerConfig returns the credentials of the registry as the file config.json of Docker.
@@ -88,7 +88,7 @@ func (r *privateRegistry) dockerConfig() []byte {
 	return fmt.Appendf(nil, `{"auths": {%q: {"auth": %q}}}`, r.host, auth)
 }
 
-// trust has commands of the stage trust the registry, and know its password.
+// trust gives the commands of the stage the authority and the password of the registry.
 func (r *privateRegistry) trust() {
 	r.stage.t.Helper()
 	folder := r.stage.t.TempDir()

@@ -32,7 +32,7 @@ spec:
       - {name: app, image: "registry.example/app:1", command: [/program, exit, "3"]}
 `
 
-// TestRehearseOnRealNodes: with nodes that run containers, a rehearsal finds a program that crashes.
+// With nodes that run containers, a rehearsal finds a program that crashes.
 func TestRehearseOnRealNodes(t *testing.T) {
 	s := newStage(t)
 	image, err := imageFolder()

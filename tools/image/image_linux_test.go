@@ -246,7 +246,7 @@ func onlyImage(t *testing.T, folder string) v1.Image {
 	for {
 		manifest, err := written.IndexManifest()
 		if err != nil || len(manifest.Manifests) != 1 {
-			t.Fatalf("%v, %d manifests", err, len(manifest.Manifests))
+			t.Fatalf("got %d manifests, %v; want one", len(manifest.Manifests), err)
 		}
 		if !manifest.Manifests[0].MediaType.IsIndex() {
 			image, err := written.Image(manifest.Manifests[0].Digest)

@@ -91,7 +91,7 @@ var scenarios = []scenario{
 		59 * time.Minute, 61 * time.Minute, "Minor updates are held back."},
 	{"RunlevelUpdateStuck",
 		[]string{`runlevel_problem_timestamp_seconds{problem="waiting",kind="Deployment.apps",namespace="shop",name="web"} 60x120`}, 65 * time.Minute, 70 * time.Minute, "Deployment.apps shop/web has been waiting for 1h 9m 0s."},
-	// since when is not known
+	// the start is unknown
 	{"RunlevelUpdateStuck", []string{
 		`runlevel_problem_timestamp_seconds{problem="waiting",kind="Deployment.apps",namespace="shop",name="web"} 0x120`,
 	}, 90 * time.Minute, 0, ""},
@@ -157,7 +157,7 @@ var scenarios = []scenario{
 		[]string{nodes, created + web4,
 			created + `{namespace="shop",name="web-5",node="",phase="Deleting"} 1700000000x600`},
 		590 * time.Minute, 0, ""},
-	// which nodes there are is not known
+	// the nodes are unknown
 	{"MachineWithoutValidNode",
 		[]string{created + `{namespace="shop",name="web-5",node="",phase="Provisioned"} 1700000000x600`},
 		590 * time.Minute, 0, ""},
@@ -217,7 +217,7 @@ var scenarios = []scenario{
 	{"EtcdQuorumGuardBlind", []string{guard + "etcd_reachable 1x5 0x60",
 		guard + "last_look_timestamp_seconds 0+60x5 300x60"}, 14 * time.Minute, 17 * time.Minute,
 		"The quorum guard does not know the members of etcd."},
-	// it has never seen them
+	// the guard has never reached the members
 	{"EtcdQuorumGuardBlind", []string{guard + "etcd_reachable 0x60"}, 9 * time.Minute, 11 * time.Minute, ""},
 	{"EtcdQuorumGuardBlind", []string{guard + "etcd_reachable 1x60", guard + "last_look_timestamp_seconds 0+60x60"},
 		59 * time.Minute, 0, ""},
@@ -239,7 +239,7 @@ var scenarios = []scenario{
 		`held_since_timestamp_seconds{namespace="shop",name="master-b"} _x40 2400x40`}, 80 * time.Minute, 0, ""},
 }
 
-func TestScenarios(t *testing.T) {
+func TestAlertsFireInTheirScenarios(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.alert, func(t *testing.T) {
 			rule, series := find(t, s.alert), parse(t, s.series)
@@ -351,7 +351,7 @@ func rules(t *testing.T) []alert {
 		}
 		groups, errs := rulefmt.Parse(text, false, model.UTF8Validation)
 		if len(errs) > 0 {
-			t.Fatal(errs)
+			t.Fatalf("%s: %v", file, errs)
 		}
 		for _, group := range groups.Groups {
 			for _, rule := range group.Rules {
@@ -466,7 +466,7 @@ func (s seriesSet) query(t *testing.T, expr string, now time.Duration) promql.Ve
 func (s seriesSet) Querier(int64, int64) (storage.Querier, error) {
 	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints,
 		matchers ...*labels.Matcher) storage.SeriesSet {
-		found := &foundSeries{}
+		found := &resultSeries{}
 		for _, one := range s {
 			isMatch := !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool {
 				return !m.Matches(one.Labels().Get(m.Name))
@@ -479,10 +479,10 @@ func (s seriesSet) Querier(int64, int64) (storage.Querier, error) {
 	}}, nil
 }
 
-// foundSeries iterates over the series that a query has found.
-type foundSeries struct{ remaining, current []storage.Series }
+// A resultSeries iterates over the series of a query's result.
+type resultSeries struct{ remaining, current []storage.Series }
 
-func (f *foundSeries) Next() bool {
+func (f *resultSeries) Next() bool {
 	if len(f.remaining) == 0 {
 		return false
 	}
@@ -490,9 +490,9 @@ func (f *foundSeries) Next() bool {
 	f.remaining = f.remaining[1:]
 	return true
 }
-func (f *foundSeries) At() storage.Series                { return f.current[0] }
-func (f *foundSeries) Err() error                        { return nil }
-func (f *foundSeries) Warnings() annotations.Annotations { return nil }
+func (f *resultSeries) At() storage.Series                { return f.current[0] }
+func (f *resultSeries) Err() error                        { return nil }
+func (f *resultSeries) Warnings() annotations.Annotations { return nil }
 
 // A sample is a number with its time in milliseconds.
 type sample struct {
