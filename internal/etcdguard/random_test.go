@@ -104,7 +104,7 @@ func (w *world) comeToRest() {
 	})
 	if step := Next(w.Snapshot); isBusy || step.Reason != AsExpected ||
 		len(newView(w.Snapshot).voters) != w.Voters {
-		w.Errorf("it does not come to rest: %s: %+v", text(step), w.Snapshot)
+		w.Errorf("got step %s with %+v, want %s with %d voters", text(step), w.Snapshot, AsExpected, w.Voters)
 	}
 }
 

@@ -141,7 +141,7 @@ func TestControlPlaneMachineSetKeepsQuorum(t *testing.T) {
 	s.awaitSet(set, "Progressing", "AllReplicasUpdated", "")
 	s.awaitMembers("7 8 9")
 	if names := s.machines(isRunning); len(names) != 3 || slices.Contains(names, s.machine(6)) {
-		t.Errorf("these machines run: %v", names)
+		t.Errorf("running machines: got %v, want three, without %s", names, s.machine(6))
 	}
 	load.check(t)
 }

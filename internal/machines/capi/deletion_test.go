@@ -30,7 +30,7 @@ func TestB1HooksHoldTheDeletionInTheirOrder(t *testing.T) {
 	m, node := s.run(m, held)
 	if name := ptr.Deref(m.Spec.Bootstrap.DataSecretName, ""); name != "made" ||
 		m.Spec.ProviderID != s.providerID("m1") {
-		t.Errorf("the Machine has the Secret %q and the providerID %q", name, m.Spec.ProviderID)
+		t.Errorf("got Secret %q and providerID %q, want made and %q", name, m.Spec.ProviderID, s.providerID("m1"))
 	}
 	web := s.addPod(node, "web", func(p *corev1.Pod) { p.Finalizers = []string{held} })
 
@@ -38,12 +38,12 @@ func TestB1HooksHoldTheDeletionInTheirOrder(t *testing.T) {
 	seen := s.awaitDeleting("WaitingForPreDrainHook", "(hooks: "+preDrain+"a,"+preDrain+"b)")
 	if seen.Status.Deletion == nil || seen.Status.Deletion.WaitForPreDrainHookStartTime.IsZero() ||
 		seen.Status.Phase != "Deleting" {
-		t.Errorf("status: %+v", seen.Status)
+		t.Errorf("status: got %+v, want phase Deleting, and the start of the wait for pre-drain hooks", seen.Status)
 	}
 	ready := meta.FindStatusCondition(seen.Status.Conditions, "Ready")
 	if ready.Message != "* Deleting: Machine deletion in progress, stage: WaitingForPreDrainHook" ||
 		ready.Reason != "NotReady" {
-		t.Errorf("Ready: %+v", ready)
+		t.Errorf("Ready: got %+v, want NotReady, in stage WaitingForPreDrainHook", ready)
 	}
 	s.expectUntouched(node)
 	s.removeHook(m, preDrain+"a")
@@ -59,7 +59,7 @@ func TestB1HooksHoldTheDeletionInTheirOrder(t *testing.T) {
 	times := seen.Status.Deletion
 	if times.NodeDrainStartTime.IsZero() || times.WaitForNodeVolumeDetachStartTime.IsZero() ||
 		times.WaitForPreTerminateHookStartTime.IsZero() {
-		t.Errorf("times: %+v", times)
+		t.Errorf("times: got %+v, want those of the drain, the volumes and the pre-terminate hooks", times)
 	}
 	s.expectInfrastructure()
 
@@ -71,7 +71,7 @@ func TestB1HooksHoldTheDeletionInTheirOrder(t *testing.T) {
 	s.MustPatch(s.infrastructure(), `{"metadata": {"finalizers": null}}`)
 	s.awaitDeleting("WaitingForBootstrapDeletion", "Waiting for TestConfig to be deleted")
 	if err := s.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
-		t.Errorf("the Node goes before its time: %v", err)
+		t.Errorf("get the Node before the bootstrap config is deleted: got %v, want no error", err)
 	}
 	s.MustPatch(s.object("TestConfig", "m1"), `{"metadata": {"finalizers": null}}`)
 	s.AwaitGone(m)
@@ -89,7 +89,7 @@ func TestB1ALatePreDrainHookHoldsAndTheDrainIsNotRepeated(t *testing.T) {
 	s.removeHook(m, preDrain+"late")
 	s.awaitDeleting("WaitingForPreTerminateHook", "")
 	if err := s.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
-		t.Errorf("the node is drained again: %v", err)
+		t.Errorf("pod after the drain: got deletion time %v, error %v; want neither", pod.DeletionTimestamp, err)
 	}
 	s.removeHook(m, preTerminate+"x")
 	s.AwaitGone(m)
@@ -172,7 +172,7 @@ func TestB3WithoutANode(t *testing.T) {
 	want := "Waiting for a Node with spec.providerID " + s.providerID("m1") + " to exist"
 	if healthy := meta.FindStatusCondition(seen.Status.Conditions, "NodeHealthy"); healthy.Message != want ||
 		healthy.Reason != "InspectionFailed" {
-		t.Errorf("NodeHealthy: %+v", healthy)
+		t.Errorf("NodeHealthy: got %+v, want InspectionFailed: %s", healthy, want)
 	}
 	s.MustDelete(m)
 	s.awaitDeleting("WaitingForPreTerminateHook", "")
@@ -193,7 +193,7 @@ func TestB4ADrainThatTakesTooLongIsGivenUp(t *testing.T) {
 	s.MustPatch(m, `{"spec": {"deletion": {"nodeDrainTimeoutSeconds": 1}}}`)
 	s.AwaitGone(m)
 	if err := s.Get(t.Context(), s.Key("db"), &corev1.Pod{}); err != nil {
-		t.Errorf("the pod that its budget holds: %v", err)
+		t.Errorf("get the pod that its budget holds: got %v, want no error", err)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestB6AMachineThatIsExcludedFromDrainingIsHeldByItsHooks(t *testing.T) {
 	s.awaitDeleting("WaitingForPreTerminateHook", "")
 	s.expectUntouched(node)
 	if err := s.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
-		t.Errorf("the pod is evicted: %v", err)
+		t.Errorf("pod: got deletion time %v, error %v; want neither", pod.DeletionTimestamp, err)
 	}
 	s.removeHook(m, preTerminate+"x")
 	s.AwaitGone(m)
@@ -244,7 +244,7 @@ func TestB4ARestartDoesNotBeginADrainAnew(t *testing.T) {
 	s.MustPatch(m, `{"spec": {"deletion": {"nodeDrainTimeoutSeconds": 7200}}}`)
 	m = s.awaitDeleting("DrainingNode", "/db: cannot evict pod")
 	if !m.Status.Deletion.NodeDrainStartTime.Equal(&start) {
-		t.Errorf("the drain has begun at %s, and again at %s", start, m.Status.Deletion.NodeDrainStartTime)
+		t.Errorf("start of the drain: got %s, want %s", m.Status.Deletion.NodeDrainStartTime, start)
 	}
 	s.MustPatch(m, `{"spec": {"deletion": {"nodeDrainTimeoutSeconds": 3000}}}`) // which is over by its first start
 	s.AwaitGone(m)
@@ -274,7 +274,7 @@ func TestB1ALatePreTerminateHookHoldsWhileTheInfrastructureGoes(t *testing.T) {
 	s.MustPatch(infrastructure, `{"metadata": {"finalizers": null}}`)
 	s.AwaitGone(infrastructure)
 	if err := s.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
-		t.Errorf("the Node goes in spite of a hook: %v", err)
+		t.Errorf("get the Node beside a hook: got %v, want no error", err)
 	}
 	s.removeHook(m, preTerminate+"late")
 	s.AwaitGone(m)

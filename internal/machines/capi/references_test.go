@@ -36,6 +36,6 @@ func TestAMachineThatRefersToAMachineSetDoesNotOwnIt(t *testing.T) {
 	s.AwaitGone(m)
 	if err := s.Get(t.Context(), client.ObjectKeyFromObject(set), set); err != nil || set.DeletionTimestamp != nil ||
 		len(set.OwnerReferences) > 0 {
-		t.Errorf("the MachineSet is the Machine's: %+v, %v", set.ObjectMeta, err)
+		t.Errorf("MachineSet: got %+v, error %v; want no owner and no deletion", set.ObjectMeta, err)
 	}
 }

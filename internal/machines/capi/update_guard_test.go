@@ -27,7 +27,8 @@ func (u *updateScene) awaitRequest() *clusterv1.Machine {
 	m := u.awaitUpdating("InPlaceUpdating",
 		"In-place update in progress: waiting for the etcd quorum guard to permit it")
 	if m.Annotations[annotation.UpdateRequested] == "" || len(u.calls()) > 0 {
-		u.Errorf("the extension was called %d times: %q", len(u.calls()), m.Annotations)
+		u.Errorf("got %d calls of the extension, annotations %q; want none, and a request to the guard", len(u.calls()),
+			m.Annotations)
 	}
 	return m
 }
@@ -56,7 +57,7 @@ func TestAnExtensionIsCalledOnceTheGuardPermitsIt(t *testing.T) {
 		return m.Annotations[annotation.UpdateRequested] != first.Annotations[annotation.UpdateRequested]
 	})
 	if calls := u.calls(); len(calls) > 0 {
-		t.Errorf("the extension was called %d times by a permission of a minute ago", len(calls))
+		t.Errorf("got %d calls of the extension by a permission of a minute ago, want none", len(calls))
 	}
 	u.permit(again)
 	m := u.awaitUpdating("InPlaceUpdating", "half way")
@@ -81,7 +82,7 @@ func TestTheGuardIsAskedAfterTheDrain(t *testing.T) {
 	u.trigger(2)
 	m := u.awaitUpdating("InPlaceUpdating", "draining Node "+node.Name)
 	if value, ok := m.Annotations[annotation.UpdateRequested]; ok {
-		t.Errorf("the guard is asked before the drain has ended: %s", value)
+		t.Errorf("request to the guard during the drain: got %q, want none", value)
 	}
 	u.MustDelete(budget)
 	u.permit(u.awaitRequest())
@@ -101,7 +102,7 @@ func TestAnUpdateThatIsGivenUpLeavesNoRequest(t *testing.T) {
 		inProgress, quorumHook)
 	u.awaitUpdated()
 	if calls := u.calls(); len(calls) > 0 {
-		t.Errorf("the extension was called %d times", len(calls))
+		t.Errorf("got %d calls of the extension, want none", len(calls))
 	}
 }
 

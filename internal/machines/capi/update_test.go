@@ -37,7 +37,7 @@ func TestC5ExtensionIsCalledWhenItRequests(t *testing.T) {
 	timestamps := u.calls()
 	if len(timestamps) != 3 || timestamps[1].Sub(timestamps[0]) < time.Second ||
 		timestamps[2].Sub(timestamps[1]) < time.Second {
-		t.Errorf("the extension was called at %v", timestamps)
+		t.Errorf("calls of the extension: got %v, want three, a second apart", timestamps)
 	}
 	asked := u.Calls()[0].Body
 	for _, want := range []string{`"kind":"UpdateMachineRequest"`, `"size":2`, `"kind":"TestConfig"`,
@@ -125,7 +125,7 @@ func TestC10DeletionWins(t *testing.T) {
 	u.removeHook(u.m, preDrain+"a")
 	u.AwaitGone(u.m)
 	if after := len(u.calls()); after != before {
-		t.Errorf("the extension was called %d times after the deletion", after-before)
+		t.Errorf("got %d calls of the extension after the deletion, want none", after-before)
 	}
 }
 
@@ -171,14 +171,14 @@ func TestAnUpdateWaitsForItsOwner(t *testing.T) {
 	seen := u.awaitUpdating("InPlaceUpdating", "")
 	if updating := meta.FindStatusCondition(seen.Status.Conditions,
 		"Updating"); updating.Message != "In-place update in progress" {
-		t.Errorf("Updating: %+v", updating)
+		t.Errorf("Updating: got %+v, want message \"In-place update in progress\"", updating)
 	}
 	u.removeHook(u.m, clusterv1.PendingAcknowledgeMoveAnnotation)
 	u.awaitUpdating("InPlaceUpdating", "waiting for the annotation "+inProgress+" of TestMachine m1")
 	u.MustPatch(u.infrastructure(), `{"metadata": {"annotations": {"`+inProgress+`": ""}}}`)
 	u.awaitUpdating("InPlaceUpdating", "waiting for the annotation "+inProgress+" of TestConfig m1")
 	if calls := u.calls(); len(calls) > 0 {
-		t.Errorf("the extension was called %d times", len(calls))
+		t.Errorf("got %d calls of the extension, want none", len(calls))
 	}
 	u.MustPatch(u.object("TestConfig", "m1"), `{"metadata": {"annotations": {"`+inProgress+`": ""}}}`)
 	u.awaitUpdated()
@@ -233,7 +233,7 @@ func TestALongPauseIsCut(t *testing.T) {
 	_, nextCall, _ := strings.Cut(updating.Message, ", at ")
 	next, err := time.Parse(time.RFC3339, nextCall)
 	if wait := time.Until(next); err != nil || wait > 10*time.Minute || wait < 8*time.Minute {
-		t.Errorf("the next call is at %s, in %s: %v", nextCall, wait, err)
+		t.Errorf("next call: got %s, in %s, error %v, want it in 8 to 10 minutes", nextCall, wait, err)
 	}
 	u.ahead.Store(int64(11 * time.Minute))
 	u.MustPatch(u.m, `{"metadata": {"labels": {"nudge": "1"}}}`)

@@ -76,7 +76,7 @@ func TestRulesOrderEvictions(t *testing.T) {
 	}
 	d.endNow("c")
 	if remaining := d.evictByRules(); len(remaining) > 0 {
-		t.Errorf("at the end: %v", remaining)
+		t.Errorf("remaining pods: got %v, want none", remaining)
 	}
 	staying, err := drain.StayingPods(t.Context(), d.client, d.node, rulesByLabel)
 	var names []string

@@ -26,7 +26,7 @@ func TestInfrastructureIsMadeReadAndDeleted(t *testing.T) {
 		"metadata": {"name": "ignored", "labels": {"rack": "7", "pool": "overruled"}, "annotations": {"note": "n"}}}`)
 	for range 2 { // a request whose answer was lost is made again
 		if instance := mustCreate(t, objects, m); !instance.Exists || instance.IsProvisioned || instance.IsDeleting {
-			t.Errorf("after it was made: %+v", instance)
+			t.Errorf("new infrastructure: got %+v, want it to exist, not provisioned and not deleted", instance)
 		}
 	}
 	object := read(t, m)
@@ -132,7 +132,7 @@ func TestInfrastructureOfOthersIsLeftAlone(t *testing.T) {
 		o.SetAnnotations(map[string]string{annotation.MachineUID: string(m.UID)})
 	})
 	if instance := mustCreate(t, objects, m); !instance.Exists {
-		t.Errorf("after it was given to the machine: %+v", instance)
+		t.Errorf("infrastructure with the UID of the machine: got %+v, want it to exist", instance)
 	}
 }
 

@@ -41,7 +41,7 @@ func TestOperatorStatus(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if got := statusOf([]machinev1beta1.Machine{{}}, nil, nil); got != (clusteroperator.Status{}) {
-		t.Errorf("a healthy machine is reported: %+v", got)
+		t.Errorf("a healthy machine: got %+v, want an empty status", got)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestStoppedControlPlanes(t *testing.T) {
 	}
 	set.Spec.State = machinev1.ControlPlaneMachineSetStateInactive
 	if got := stoppedSets([]machinev1.ControlPlaneMachineSet{set}); len(got) > 0 {
-		t.Errorf("an inactive one is reported: %+v", got)
+		t.Errorf("an inactive set: got %+v, want none", got)
 	}
 	plane := controlplanev1alpha1.RunlevelControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "plane"}}
 	plane.Status.Conditions = []metav1.Condition{{
@@ -78,7 +78,7 @@ func TestStoppedControlPlanes(t *testing.T) {
 		Message: "1 of 3 machines are available\n* m: down",
 	}}
 	if got := stoppedPlanes([]controlplanev1alpha1.RunlevelControlPlane{plane}); len(got) > 0 {
-		t.Errorf("one that has not begun to work is reported: %+v", got)
+		t.Errorf("a control plane that has not begun to work: got %+v, want none", got)
 	}
 	plane.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
 	if got := stoppedPlanes([]controlplanev1alpha1.RunlevelControlPlane{plane}); len(got) != 1 ||

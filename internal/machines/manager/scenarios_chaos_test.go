@@ -92,7 +92,7 @@ func (s *scene) runPrinted(machine string, object client.Object) {
 			return
 		}
 	}
-	s.t.Fatalf("no command is printed: %+v", explanation.Messages)
+	s.t.Fatalf("got messages %+v, want one with a command", explanation.Messages)
 }
 
 // patch changes an object as an administrator does.

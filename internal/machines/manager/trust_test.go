@@ -220,7 +220,7 @@ func TestNoNodeIsTakenWithoutARightOnNodes(t *testing.T) {
 	})
 	s.Must(s.Get(t.Context(), client.ObjectKeyFromObject(outside), outside))
 	if len(outside.GetFinalizers()) > 0 || outside.Object["status"] != nil {
-		t.Errorf("the controller reconciled a Machine of another namespace: %v", outside.Object)
+		t.Errorf("Machine of another namespace: got %v, want no finalizers and no status", outside.Object)
 	}
 }
 

@@ -71,17 +71,18 @@ func TestA2HooksAreReleasedInOrder(t *testing.T) {
 	f.MustDelete(m)
 	m = f.AwaitMachine("a1", phase(machinev1beta1.PhaseDeleting))
 	if drained := conditionOf(m, machinev1beta1.MachineDrained); drained.Status != "" {
-		t.Errorf("a hook holds it, and Drained is %+v", drained)
+		t.Errorf("Drained beside a hook: got %+v, want none", drained)
 	}
 	f.MustPatch(m, `{"spec":{"lifecycleHooks":{"preDrain":null}}}`)
 	f.AwaitMachine("a1", func(m *machinev1beta1.Machine) bool {
 		return conditionOf(m, machinev1beta1.MachineDrained).Message == "Drain finished successfully"
 	})
 	if err := f.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil || !node.Spec.Unschedulable {
-		t.Errorf("the node is not cordoned: %v", err)
+		t.Errorf("got an unschedulable node: %t, error %v; want it cordoned", node.Spec.Unschedulable, err)
 	}
 	if err := f.Get(t.Context(), key, instance); err != nil || instance.GetDeletionTimestamp() != nil {
-		t.Errorf("the infrastructure is deleted in spite of a hook: %v", err)
+		t.Errorf("infrastructure beside a hook: got deletion time %v, error %v; want neither",
+			instance.GetDeletionTimestamp(), err)
 	}
 	f.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":null}}}`)
 	f.AwaitGone(m)

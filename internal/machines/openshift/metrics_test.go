@@ -46,7 +46,7 @@ func TestMetricsOfAMachine(t *testing.T) {
 	failed := s.addMachine("failed", nil, machinev1beta1.LifecycleHooks{})
 	if got := s.metricValues("mapi_instance_create_failed", "reason"); got["InvalidConfiguration"] == 0 ||
 		len(got) != 1 {
-		t.Errorf("failed creates by reason: %v", got)
+		t.Errorf("failed creates by reason: got %v, want InvalidConfiguration alone", got)
 	}
 	s.provider.configure(func() { s.provider.invalid = nil })
 	m := s.addMachine("a", s.addNode("n", nil), machinev1beta1.LifecycleHooks{})
@@ -57,7 +57,7 @@ func TestMetricsOfAMachine(t *testing.T) {
 	s.MustPatch(m, `{"metadata":{"labels":{"looks":"again"}}}`)
 	s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionUnknown, "away")
 	if got := s.metricValues("mapi_instance_update_failed", "name"); got["a"] == 0 || len(got) != 1 {
-		t.Errorf("failed updates by name: %v", got)
+		t.Errorf("failed updates by name: got %v, want a alone", got)
 	}
 	s.provider.configure(func() {
 		s.provider.invalid, s.provider.deletes = nil, []error{errors.New("the cloud is busy")}
@@ -66,12 +66,12 @@ func TestMetricsOfAMachine(t *testing.T) {
 	s.MustDelete(m)
 	s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, "to be gone")
 	if got := s.metricValues("mapi_instance_delete_failed", "reason"); got["Error"] == 0 {
-		t.Errorf("failed deletes by reason: %v", got)
+		t.Errorf("failed deletes by reason: got %v, want Error", got)
 	}
 	phases := s.metricValues("mapi_machine_phase_transition_seconds", "phase")
 	if phases[machinev1beta1.PhaseRunning] == 0 || phases[machinev1beta1.PhaseFailed] == 0 ||
 		phases[machinev1beta1.PhaseDeleting] > 0 {
-		t.Errorf("phases that machines came to: %v", phases)
+		t.Errorf("phase transitions: got %v, want Running and Failed, and none to Deleting", phases)
 	}
 	s.provider.finish()
 	s.MustDelete(failed)
@@ -148,7 +148,7 @@ func TestStageOfAMachine(t *testing.T) {
 				m.Annotations = map[string]string{deletion.ExcludeNodeDraining: ""}
 			}
 			if stage, reason := deletion.StageOpenShift(m); stage != test.stage || reason != test.reason {
-				t.Errorf("the stage is %s, %s", stage, reason)
+				t.Errorf("got stage %s, %s, want %s, %s", stage, reason, test.stage, test.reason)
 			}
 		})
 	}

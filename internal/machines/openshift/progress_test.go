@@ -25,7 +25,7 @@ func TestTheProgressOfADrain(t *testing.T) {
 		{remaining: []string{"b"}, want: 4},
 	} {
 		if p = p.afterEviction(step.remaining, false, step.problem); p.looks != step.want {
-			t.Errorf("after %+v it is %+v", step, p)
+			t.Errorf("after %+v: got %+v, want %d looks", step, p, step.want)
 		}
 	}
 }

@@ -47,10 +47,10 @@ func TestA7BudgetHoldsTheDrain(t *testing.T) {
 		t.Error("the pod is deleted in spite of its budget")
 	}
 	if calls := s.provider.callsOf(""); len(calls) > 0 {
-		t.Errorf("infrastructure was asked before the drain was over: %v", calls)
+		t.Errorf("calls of the provider before the end of the drain: got %v, want none", calls)
 	}
 	if ptr.Deref(m.Status.Phase, "") != machinev1beta1.PhaseDeleting {
-		t.Errorf("the phase is %v", m.Status.Phase)
+		t.Errorf("phase: got %q, want Deleting", ptr.Deref(m.Status.Phase, ""))
 	}
 	if status := s.writes.matching("machines/a/status"); len(status) > 6 {
 		t.Errorf("each try writes the status: %q", status)
@@ -91,7 +91,7 @@ func TestFinalizersHoldTheDrain(t *testing.T) {
 			"/web has terminated; its finalizers hold it: example.org/keep",
 	})
 	if looks := looks.Load(); looks > 5 { // after which pods are reported that end by themselves
-		t.Errorf("it was reported after %d looks", looks)
+		t.Errorf("reported after %d looks, want at most 5", looks)
 	}
 	s.expectEvents("a", "DrainRequeued", 1)
 	s.MustPatch(pod, `{"metadata":{"finalizers":null}}`)

@@ -39,7 +39,7 @@ func TestA1PreDrainHookHoldsAll(t *testing.T) {
 		m = s.awaitCondition("a", machinev1beta1.MachineTerminable, corev1.ConditionFalse, name)
 	}
 	if ptr.Deref(m.Status.Phase, "") != machinev1beta1.PhaseDeleting {
-		t.Errorf("the phase is %v", m.Status.Phase)
+		t.Errorf("phase: got %q, want Deleting", ptr.Deref(m.Status.Phase, ""))
 	}
 	s.expectCondition(m, drainable)
 	s.expectCondition(m, machinev1beta1.Condition{
@@ -48,12 +48,12 @@ func TestA1PreDrainHookHoldsAll(t *testing.T) {
 		Message: "Terminate operation currently blocked by: [{Name:TwoHook Owner:test}]",
 	})
 	if drained := conditionOf(m, machinev1beta1.MachineDrained); drained.Type != "" {
-		t.Errorf("a hook holds it, and Drained is %+v", drained)
+		t.Errorf("Drained beside a hook: got %+v, want none", drained)
 	}
 	s.expectUntouched(node, pod)
 	s.expectEvents("a", "DrainBlocked", 1)
 	if calls := s.provider.callsOf(""); len(calls) > 0 {
-		t.Errorf("infrastructure was asked in spite of a hook: %v", calls)
+		t.Errorf("calls of the provider beside a hook: got %v, want none", calls)
 	}
 	for _, text := range []string{"eviction", " nodes/"} {
 		if writes := s.writes.matching(text); len(writes) > 0 {
@@ -124,7 +124,7 @@ func (s *scenario) expectSkip(m *machinev1beta1.Machine) {
 	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":[{"name":"Detach","owner":"another"}]}}}`)
 	s.awaitCondition("a", machinev1beta1.MachineTerminable, corev1.ConditionFalse, "another")
 	if calls := s.provider.callsOf("delete"); len(calls) > 0 {
-		s.Errorf("infrastructure is deleted in spite of a hook: %v", calls)
+		s.Errorf("deletes of infrastructure beside a hook: got %v, want none", calls)
 	}
 	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":null}}}`)
 }
@@ -148,7 +148,7 @@ func TestA6LateHooks(t *testing.T) {
 		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionTrue, Message: "Drain finished successfully",
 	})
 	if calls := s.provider.callsOf("delete"); len(calls) > 0 {
-		t.Errorf("infrastructure is deleted in spite of a late hook: %v", calls)
+		t.Errorf("deletes of infrastructure beside a late hook: got %v, want none", calls)
 	}
 	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":null}}}`)
 	m = s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, "to be gone")
@@ -159,6 +159,6 @@ func TestA6LateHooks(t *testing.T) {
 	s.AwaitGone(m)
 	s.AwaitGone(node)
 	if writes := append(s.writes.matching("PATCH nodes/"), s.writes.matching("eviction")...); len(writes) > 0 {
-		t.Errorf("a drain is repeated: %q", writes)
+		t.Errorf("writes of another drain: got %q, want none", writes)
 	}
 }

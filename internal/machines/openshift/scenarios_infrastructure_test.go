@@ -57,7 +57,7 @@ func TestA10WhatWasNeverMadeHoldsNothing(t *testing.T) {
 	m := s.addMachine("a", nil, machinev1beta1.LifecycleHooks{})
 	if ptr.Deref(m.Status.Phase, "") != machinev1beta1.PhaseFailed ||
 		ptr.Deref(m.Status.ErrorReason, "") != machinev1beta1.InvalidConfigurationMachineError {
-		t.Errorf("the status is %+v", m.Status)
+		t.Errorf("status: got %+v, want Failed, with InvalidConfiguration", m.Status)
 	}
 	s.MustDelete(m)
 	s.AwaitGone(m)

@@ -219,7 +219,7 @@ func (s *scene) testUnreadyMachines() {
 	s.MustCreate(node)
 	s.DeleteAfterwards(node)
 	if p := s.previewSet(""); p.Degraded != "UnmanagedNodes" || len(p.Steps) > 0 {
-		s.Errorf("a node without a machine: %+v", p)
+		s.Errorf("a node without a machine: got %+v, want UnmanagedNodes and no steps", p)
 	}
 }
 

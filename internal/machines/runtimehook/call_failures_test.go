@@ -110,10 +110,10 @@ func (s *scene) checkIgnored(isIgnored bool, want string) {
 	decision, err := s.hooks.CanUpdateMachineSet(s.Context(), newSetRequest(s.T))
 	reasons := strings.Join(decision.Reasons, "; ")
 	if isIgnored != (err == nil) || decision.CanUpdate || isIgnored && !strings.Contains(reasons, want) {
-		s.Errorf("%+v %v", decision, err)
+		s.Errorf("got %+v, error %v; want a failure ignored: %t", decision, err, isIgnored)
 	}
 	if progress, err := s.hooks.UpdateMachine(s.Context(), newUpdateRequest(s.T)); err == nil || progress.Done {
-		s.Errorf("the machine counts as updated: %+v", progress)
+		s.Errorf("got progress %+v, error %v; want an error, and a machine that is not updated", progress, err)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	_, err := s.hooks.UpdateMachine(t.Context(), newUpdateRequest(t))
 	checkError(t, err, "extension update-machine.ext redirects to "+other.ClientConfig().URL)
 	if calls := other.Calls(); len(calls) > 0 {
-		t.Errorf("the other server was called: %v", calls)
+		t.Errorf("calls of the other server: got %v, want none", calls)
 	}
 }
 

@@ -147,6 +147,6 @@ func TestSettingsAreSent(t *testing.T) {
 	want.APIVersion, want.Kind = hooksv1.GroupVersion.String(), "UpdateMachineRequest"
 	compareJSON(t, string(marshal(t, want)), s.Calls()[0].Body)
 	if len(request.Settings) != 1 {
-		t.Errorf("the caller's request was changed: %v", request.Settings)
+		t.Errorf("settings of the caller's request: got %v, want one", request.Settings)
 	}
 }

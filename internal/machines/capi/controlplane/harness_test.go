@@ -36,17 +36,17 @@ var stage = machinetest.New(sandbox.Options{})
 
 func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
-// A plant is the namespace of one test, with a Cluster, templates, and a control plane of simulated machines.
-type plant struct {
+// A fixture is the namespace of one test, with a Cluster, templates, and a control plane of simulated machines.
+type fixture struct {
 	*machinetest.Fixture
 	plane  *v1alpha1.RunlevelControlPlane
 	nudges int
 }
 
-// newPlant creates a control plane. Its machines are made once the controllers run.
-func newPlant(t testing.TB, replicas, surge int32) *plant {
+// newFixture creates a control plane. Its machines are made once the controllers run.
+func newFixture(t testing.TB, replicas, surge int32) *fixture {
 	t.Helper()
-	p := &plant{Fixture: stage.NewFixture(t)}
+	p := &fixture{Fixture: stage.NewFixture(t)}
 	cluster := &clusterv1.Cluster{ObjectMeta: p.Meta("c")}
 	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
 		APIGroup: v1alpha1.GroupVersion.Group,
@@ -70,7 +70,7 @@ func newPlant(t testing.TB, replicas, surge int32) *plant {
 }
 
 // infrastructure returns a template of infrastructure whose nodes have a label with its name.
-func (p *plant) infrastructure(name string) *infrav1.KwokMachineTemplate {
+func (p *fixture) infrastructure(name string) *infrav1.KwokMachineTemplate {
 	template := &infrav1.KwokMachineTemplate{ObjectMeta: p.Meta(name)}
 	template.Spec.Template.Spec.Node.Labels = map[string]string{
 		"size":                                  name,
@@ -80,7 +80,7 @@ func (p *plant) infrastructure(name string) *infrav1.KwokMachineTemplate {
 }
 
 // runMachines runs the controllers of Machines, infrastructure and bootstrap configs, until the test ends.
-func (p *plant) runMachines() {
+func (p *fixture) runMachines() {
 	p.Helper()
 	p.Manage(func(m ctrl.Manager) error {
 		for _, add := range []func(ctrl.Manager) error{kwok.SetupWithManager, kwok.SetupConfigsWithManager} {
@@ -94,7 +94,7 @@ func (p *plant) runMachines() {
 }
 
 // runPlane runs the controller of control planes, until the test ends or stop is called.
-func (p *plant) runPlane(reach *rest.Config) (stop func()) {
+func (p *fixture) runPlane(reach *rest.Config) (stop func()) {
 	p.Helper()
 	return stage.ManageIn(p, p.Namespace, reach, func(m ctrl.Manager) error {
 		return controlplane.SetupWithManager(m, runtimehook.NewInPlaceHooks(m.GetClient(), m.GetAPIReader()))
@@ -102,22 +102,22 @@ func (p *plant) runPlane(reach *rest.Config) (stop func()) {
 }
 
 // run runs all controllers, until the test ends; stop ends that of control planes before.
-func (p *plant) run() (stop func()) {
+func (p *fixture) run() (stop func()) {
 	p.Helper()
 	p.runMachines()
 	return p.runPlane(stage.Sandbox(p).Config)
 }
 
 // start creates a control plane whose machines are all available.
-func start(t testing.TB, replicas, surge int32) *plant {
-	p := newPlant(t, replicas, surge)
+func start(t testing.TB, replicas, surge int32) *fixture {
+	p := newFixture(t, replicas, surge)
 	p.run()
 	p.awaitSettled(replicas)
 	return p
 }
 
 // await waits until the control plane is as wanted, for its newest generation.
-func (p *plant) await(what string, isWanted func(*v1alpha1.RunlevelControlPlane) bool) {
+func (p *fixture) await(what string, isWanted func(*v1alpha1.RunlevelControlPlane) bool) {
 	p.Helper()
 	var last v1alpha1.RunlevelControlPlane
 	defer func() {
@@ -134,7 +134,7 @@ func (p *plant) await(what string, isWanted func(*v1alpha1.RunlevelControlPlane)
 }
 
 // awaitSettled waits until a number of machines exist, all available and up to date.
-func (p *plant) awaitSettled(replicas int32) {
+func (p *fixture) awaitSettled(replicas int32) {
 	p.Helper()
 	p.await("settled", func(plane *v1alpha1.RunlevelControlPlane) bool {
 		s := plane.Status
@@ -145,7 +145,7 @@ func (p *plant) awaitSettled(replicas int32) {
 }
 
 // awaitCondition waits until a condition has a status, and a text in its message.
-func (p *plant) awaitCondition(kind string, status metav1.ConditionStatus, text string) {
+func (p *fixture) awaitCondition(kind string, status metav1.ConditionStatus, text string) {
 	p.Helper()
 	p.await(kind+" "+string(status)+": "+text, func(plane *v1alpha1.RunlevelControlPlane) bool {
 		found := meta.FindStatusCondition(plane.Status.Conditions, kind)
@@ -158,7 +158,7 @@ func isFalse(conditions []metav1.Condition, kind string) bool {
 }
 
 // machines returns the machines, by name.
-func (p *plant) machines() map[string]*clusterv1.Machine {
+func (p *fixture) machines() map[string]*clusterv1.Machine {
 	var list clusterv1.MachineList
 	p.MustList(&list)
 	found := map[string]*clusterv1.Machine{}
@@ -169,14 +169,14 @@ func (p *plant) machines() map[string]*clusterv1.Machine {
 }
 
 // nudge has the controller do another pass.
-func (p *plant) nudge() {
+func (p *fixture) nudge() {
 	p.Helper()
 	p.nudges++
 	p.MustPatch(p.plane, `{"metadata":{"annotations":{"nudge":"%d"}}}`, p.nudges)
 }
 
 // pass waits until the controller has done another whole pass.
-func (p *plant) pass() {
+func (p *fixture) pass() {
 	p.Helper()
 	p.nudges++
 	p.MustPatch(p.plane, `{"spec":{"remediation":{"minHealthyPeriodSeconds":%d}}}`, 3600+p.nudges)
@@ -184,16 +184,16 @@ func (p *plant) pass() {
 }
 
 // names returns the names of the machines.
-func (p *plant) names() []string { return slices.Sorted(maps.Keys(p.machines())) }
+func (p *fixture) names() []string { return slices.Sorted(maps.Keys(p.machines())) }
 
 // upgrade changes the version of the control plane.
-func (p *plant) upgrade(version string) {
+func (p *fixture) upgrade(version string) {
 	p.Helper()
 	p.MustPatch(p.plane, `{"spec":{"version":%q}}`, version)
 }
 
 // extend registers an extension that updates machines at once, and covers all changes of the version.
-func (p *plant) extend() (*runtimehooktest.Extension, *runtimev1.ExtensionConfig) {
+func (p *fixture) extend() (*runtimehooktest.Extension, *runtimev1.ExtensionConfig) {
 	p.Helper()
 	e := runtimehooktest.New(p)
 	e.Serve("CanUpdateMachine", coverVersion)
@@ -224,7 +224,7 @@ func coverVersion(w http.ResponseWriter, r *http.Request) {
 }
 
 // updateNode is an update in place that ends at once: the node of the machine reports the wanted version.
-func (p *plant) updateNode(w http.ResponseWriter, r *http.Request) {
+func (p *fixture) updateNode(w http.ResponseWriter, r *http.Request) {
 	var request hooksv1.UpdateMachineRequest
 	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

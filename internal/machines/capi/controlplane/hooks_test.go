@@ -19,7 +19,7 @@ import (
 )
 
 // requestsOf returns the requests for a hook that an extension has received.
-func requestsOf[T any](p *plant, e *runtimehooktest.Extension, hook string) []T {
+func requestsOf[T any](p *fixture, e *runtimehooktest.Extension, hook string) []T {
 	p.Helper()
 	var requests []T
 	for _, call := range e.Calls() {
@@ -34,7 +34,7 @@ func requestsOf[T any](p *plant, e *runtimehooktest.Extension, hook string) []T 
 }
 
 // hurry limits the calls of an extension to a second each.
-func (p *plant) hurry(config *runtimev1.ExtensionConfig) {
+func (p *fixture) hurry(config *runtimev1.ExtensionConfig) {
 	p.Helper()
 	for i := range config.Status.Handlers {
 		config.Status.Handlers[i].TimeoutSeconds = 1

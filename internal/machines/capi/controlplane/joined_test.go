@@ -20,7 +20,7 @@ import (
 // before it deletes it as a machine that never joined: admission of the replacement is slow. The machine must stay.
 func TestMachineThatJoinsWhileItsReplacementIsTried(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 1, 1)
+	p := newFixture(t, 1, 1)
 	tried, hasJoined := make(chan struct{}), make(chan struct{})
 	resume, isTried := sync.OnceFunc(func() { close(hasJoined) }), sync.OnceFunc(func() { close(tried) })
 	p.runMachines()

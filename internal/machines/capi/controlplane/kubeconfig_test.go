@@ -77,7 +77,7 @@ func (a *signingAuthority) age(t *testing.T, config *clientcmdapi.Config, remain
 }
 
 // awaitKubeconfig waits until the kubeconfig leads to a server, and its certificate lasts for so long.
-func (p *plant) awaitKubeconfig(server string,
+func (p *fixture) awaitKubeconfig(server string,
 	remaining time.Duration) (*corev1.Secret, *clientcmdapi.Config, *x509.Certificate) {
 	p.Helper()
 	var config *clientcmdapi.Config
@@ -97,7 +97,7 @@ func (p *plant) awaitKubeconfig(server string,
 // TestKubeconfig writes the kubeconfig of a cluster once there is a CA, and renews it.
 func TestKubeconfig(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 1, 1)
+	p := newFixture(t, 1, 1)
 	p.runPlane(stage.Sandbox(t).Config)
 	p.awaitCondition(kubeconfigAvailable, metav1.ConditionFalse,
 		"Secret c-ca can't be read: create it with tls.crt and tls.key")
@@ -139,7 +139,7 @@ func TestKubeconfig(t *testing.T) {
 		t.Error(err)
 	}
 	if name := certificate.Subject; name.CommonName != "kubernetes-admin" || name.Organization[0] != "system:masters" {
-		t.Errorf("the certificate is %s's", name)
+		t.Errorf("subject of the certificate: got %s, want kubernetes-admin of system:masters", name)
 	}
 	p.MustPatch(&clusterv1.Cluster{ObjectMeta: p.Meta("c")}, `{"spec":{"controlPlaneEndpoint":{"host":"fd00::1"}}}`)
 	_, config, _ := p.awaitKubeconfig("https://[fd00::1]:6443", year-time.Hour)
@@ -155,7 +155,7 @@ func TestKubeconfig(t *testing.T) {
 // enough.
 func TestKubeconfigOfOthers(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 1, 1)
+	p := newFixture(t, 1, 1)
 	authority := newSigningAuthority(t)
 	theirs := &corev1.Secret{ObjectMeta: p.Meta("c-kubeconfig"), Data: map[string][]byte{"value": []byte("theirs")}}
 	p.MustCreate(theirs, &corev1.Secret{ObjectMeta: p.Meta("c-ca"), Data: authority.data(t)})
@@ -182,7 +182,7 @@ func TestKubeconfigOfOthers(t *testing.T) {
 // machines.
 func TestKubeconfigWithoutRights(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 1, 1)
+	p := newFixture(t, 1, 1)
 	all := func(groups ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: groups, Resources: []string{"*"}, Verbs: []string{"*"}}
 	}

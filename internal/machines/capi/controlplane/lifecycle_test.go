@@ -19,7 +19,7 @@ import (
 )
 
 // machine returns a machine of the cluster without a controller, and makes its infrastructure and its bootstrap config.
-func (p *plant) machine(name string, labels map[string]string) *clusterv1.Machine {
+func (p *fixture) machine(name string, labels map[string]string) *clusterv1.Machine {
 	p.Helper()
 	machine := &infrav1.KwokMachine{ObjectMeta: p.Meta(name)}
 	machine.Spec.Node.KubeletVersion = "v1.36.0"
@@ -36,13 +36,13 @@ func (p *plant) machine(name string, labels map[string]string) *clusterv1.Machin
 }
 
 // cluster returns the Cluster.
-func (p *plant) cluster() *clusterv1.Cluster { return &clusterv1.Cluster{ObjectMeta: p.Meta("c")} }
+func (p *fixture) cluster() *clusterv1.Cluster { return &clusterv1.Cluster{ObjectMeta: p.Meta("c")} }
 
 // TestControlPlaneWaitsForItsCluster has a control plane do nothing until its Cluster is not paused, refers to it, and
 // the template exists.
 func TestControlPlaneWaitsForItsCluster(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 1, 1)
+	p := newFixture(t, 1, 1)
 	p.MustPatch(p.cluster(), `{"spec":{"paused":true}}`)
 	p.MustPatch(p.plane, `{"spec":{"machineTemplate":{"spec":{"infrastructureRef":{"name":"later"}}}}}`)
 	p.run()
@@ -77,7 +77,7 @@ func TestControlPlaneWaitsForItsCluster(t *testing.T) {
 // deletion waits.
 func TestAdoption(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 3, 1)
+	p := newFixture(t, 3, 1)
 	p.runMachines()
 	orphan := p.machine(p.Namespace+"-orphan", map[string]string{clusterv1.MachineControlPlaneLabel: ""})
 	worker := p.machine(p.Namespace+"-worker", nil)
@@ -89,7 +89,8 @@ func TestAdoption(t *testing.T) {
 	p.runPlane(stage.Sandbox(t).Config)
 	p.awaitSettled(3)
 	if p.MustGet(p.plane); len(p.plane.OwnerReferences) != 1 || p.plane.OwnerReferences[0].UID != cluster.UID {
-		t.Errorf("the control plane is owned by %v", p.plane.OwnerReferences)
+		t.Errorf("owners of the control plane: got %v, want the Cluster with UID %s", p.plane.OwnerReferences,
+			cluster.UID)
 	}
 	p.MustGet(orphan)
 	p.MustGet(worker)
@@ -114,7 +115,7 @@ func TestAdoption(t *testing.T) {
 // TestDeletedCluster deletes the Cluster: the control plane must be deleted with it, after its machines.
 func TestDeletedCluster(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 1, 1)
+	p := newFixture(t, 1, 1)
 	// or it would be looked for, in passes
 	p.MustCreate(&corev1.Secret{ObjectMeta: p.Meta("c-ca"), Data: newSigningAuthority(t).data(t)})
 	p.run()
@@ -131,7 +132,7 @@ func TestDeletedCluster(t *testing.T) {
 // scalings.
 func TestFailureDomains(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 3, 1)
+	p := newFixture(t, 3, 1)
 	p.MustPatchStatus(p.cluster(),
 		`{"status":{"failureDomains":[{"name":"x","controlPlane":true},{"name":"y","controlPlane":true},
 		{"name":"z","controlPlane":true},{"name":"w","controlPlane":false}]}}`)
@@ -191,7 +192,7 @@ func TestMetadata(t *testing.T) {
 // is only one above the version of the spec.
 func TestVersionSkew(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 3, 1)
+	p := newFixture(t, 3, 1)
 	p.MustPatchStatus(p.plane, `{"status":{"version":"v1.35.9"}}`)
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"version":"v1.37.0"}}`))
 	if err := p.Patch(t.Context(), p.plane, patch); err == nil ||

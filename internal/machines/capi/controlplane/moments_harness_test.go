@@ -31,7 +31,7 @@ import (
 // the state of the control plane and of its first machine, their events, and the writes for that machine since the last
 // moment.
 type momentScene struct {
-	*plant
+	*fixture
 	first string // the machine
 
 	mu     sync.Mutex

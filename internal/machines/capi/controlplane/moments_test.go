@@ -46,7 +46,7 @@ func coverAll(w http.ResponseWriter, r *http.Request) {
 // that had their data at once.
 func TestMomentsOfARollout(t *testing.T) {
 	t.Parallel()
-	s := &momentScene{plant: newPlant(t, 3, 0)}
+	s := &momentScene{fixture: newFixture(t, 3, 0)}
 	config := &infrav1.KwokConfigTemplate{ObjectMeta: s.Meta("greeting")}
 	config.Spec.Template.Spec.Data = "#cloud-config\nmotd: hello"
 	s.MustCreate(config, s.infrastructure("huge"))
@@ -77,7 +77,7 @@ func TestMomentsOfARollout(t *testing.T) {
 		"replicas\n* Version v1.36.2, v1.36.3 required\n* KwokConfig is not up-to-date\n"+
 			"* KwokMachine is not up-to-date\n* Machine "+s.first+
 			" is updated in place: In-place update in progress: it copies")
-	for _, request := range requestsOf[hooksv1.CanUpdateMachineRequest](s.plant, e, "CanUpdateMachine") {
+	for _, request := range requestsOf[hooksv1.CanUpdateMachineRequest](s.fixture, e, "CanUpdateMachine") {
 		expectMetadata(t, request)
 	}
 	isOver.Store(true)

@@ -19,9 +19,9 @@ import (
 
 // startWithoutRights creates a control plane whose controller loses the right to some requests while lacksRights is
 // true.
-func startWithoutRights(t *testing.T, lacksRights *atomic.Bool, got func(*http.Request) bool) *plant {
+func startWithoutRights(t *testing.T, lacksRights *atomic.Bool, got func(*http.Request) bool) *fixture {
 	t.Helper()
-	p := newPlant(t, 3, 0)
+	p := newFixture(t, 3, 0)
 	p.runMachines()
 	p.runPlane(sandboxtest.Before(stage.Sandbox(p).Config, func(r *http.Request) error {
 		if lacksRights.Load() && got(r) {
@@ -34,7 +34,7 @@ func startWithoutRights(t *testing.T, lacksRights *atomic.Bool, got func(*http.R
 }
 
 // expectNames reports machines that were created or deleted, or are being deleted.
-func (p *plant) expectNames(before []string) {
+func (p *fixture) expectNames(before []string) {
 	p.Helper()
 	for name, m := range p.machines() {
 		if m.DeletionTimestamp != nil {
@@ -125,7 +125,7 @@ func TestReplacementThatCannotBeCreated(t *testing.T) {
 			if kept := slices.DeleteFunc(p.names(), func(name string) bool {
 				return !slices.Contains(before, name)
 			}); len(kept) > 0 {
-				t.Errorf("not replaced: %v", kept)
+				t.Errorf("machines that were not replaced: got %v, want none", kept)
 			}
 		})
 	}
@@ -202,7 +202,7 @@ func TestLongReasonIsTruncated(t *testing.T) {
 // TestNamesOfMachinesAreRandom refuses a pattern by which a new machine could have the name of another one.
 func TestNamesOfMachinesAreRandom(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 1, 1)
+	p := newFixture(t, 1, 1)
 	changed := p.plane.DeepCopy()
 	changed.Spec.MachineNaming.Template = "{{ .cluster.name }}-cp"
 	if err := p.Update(p.Context(), changed); err == nil ||

@@ -20,7 +20,7 @@ const remediationInProgress, remediationFor = "controlplane.cluster.x-k8s.io/rem
 	"controlplane.cluster.x-k8s.io/remediation-for"
 
 // setCondition sets a condition of a machine, as a MachineHealthCheck does.
-func (p *plant) setCondition(name, kind string, status metav1.ConditionStatus, reason string) {
+func (p *fixture) setCondition(name, kind string, status metav1.ConditionStatus, reason string) {
 	p.Helper()
 	p.Eventually("the condition is set", func() bool {
 		m := &clusterv1.Machine{}
@@ -32,14 +32,14 @@ func (p *plant) setCondition(name, kind string, status metav1.ConditionStatus, r
 }
 
 // mark marks a machine as unhealthy, and requests its replacement by its owner.
-func (p *plant) mark(name string) {
+func (p *fixture) mark(name string) {
 	p.Helper()
 	p.setCondition(name, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")
 	p.setCondition(name, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
 }
 
 // awaitRemediation waits until the condition OwnerRemediated of a machine has a reason, and a text in its message.
-func (p *plant) awaitRemediation(name, reason, text string) {
+func (p *fixture) awaitRemediation(name, reason, text string) {
 	p.Helper()
 	machinetest.Await(p, p, &clusterv1.Machine{}, p.Key(name), func(m *clusterv1.Machine) bool {
 		found := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
@@ -49,7 +49,7 @@ func (p *plant) awaitRemediation(name, reason, text string) {
 }
 
 // awaitReplaced waits until a machine is deleted and replaced, and returns the name of its replacement.
-func (p *plant) awaitReplaced(name string) string {
+func (p *fixture) awaitReplaced(name string) string {
 	p.Helper()
 	before := p.names()
 	p.AwaitGone(&clusterv1.Machine{ObjectMeta: p.Meta(name)})
@@ -74,7 +74,7 @@ func TestRemediation(t *testing.T) {
 	}
 	if p.Must(json.Unmarshal([]byte(p.machines()[second].Annotations[remediationFor]), &data)); data.Machine != first ||
 		data.RetryCount != 0 {
-		t.Errorf("the replacement has %+v", data)
+		t.Errorf("replacement: got %+v, want machine %s, no retry", data, first)
 	}
 	p.await("free for another one", func(plane *v1alpha1.RunlevelControlPlane) bool {
 		_, isRemediating := plane.Annotations[remediationInProgress]
@@ -96,7 +96,7 @@ func TestRemediation(t *testing.T) {
 	third := p.awaitReplaced(second)
 	if p.Must(json.Unmarshal([]byte(p.machines()[third].Annotations[remediationFor]), &data)); data.Machine != second ||
 		data.RetryCount != 1 {
-		t.Errorf("the second replacement has %+v", data)
+		t.Errorf("second replacement: got %+v, want machine %s, one retry", data, second)
 	}
 	p.mark(third)
 	p.awaitRemediation(third, "CannotBeRemediated", "already failed 1 times (MaxRetry)")
@@ -159,7 +159,7 @@ func TestRemediationOfASuccessor(t *testing.T) {
 }
 
 // awaitSuccessor waits until a fourth machine is available, and returns its name.
-func (p *plant) awaitSuccessor(before map[string]*clusterv1.Machine) (name string) {
+func (p *fixture) awaitSuccessor(before map[string]*clusterv1.Machine) (name string) {
 	p.Helper()
 	p.Eventually("a fourth machine is available", func() bool {
 		machines := p.machines()

@@ -42,7 +42,7 @@ func TestKilledBetweenWrites(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPlant(t, 3, c.surge)
+			p := newFixture(t, 3, c.surge)
 			stop := p.run()
 			p.awaitSettled(3)
 			stop()
@@ -60,7 +60,7 @@ func TestKilledBetweenWrites(t *testing.T) {
 				return c.version == "" && m.Name == before[0]
 			})
 			if worst := missed(); len(worst) > 1 {
-				t.Errorf("missed at once: %v", worst)
+				t.Errorf("machines missing at once: got %v, want at most one", worst)
 			}
 			if kept := slices.DeleteFunc(p.names(), func(name string) bool {
 				return !slices.Contains(before, name)
@@ -74,7 +74,7 @@ func TestKilledBetweenWrites(t *testing.T) {
 
 // liveAndDie runs the controller, and kills it, until there are three machines of a version, all available, and no
 // machine must be deleted.
-func (p *plant) liveAndDie(version string, hasToGo func(*clusterv1.Machine) bool) {
+func (p *fixture) liveAndDie(version string, hasToGo func(*clusterv1.Machine) bool) {
 	p.Helper()
 	isDone := func() bool {
 		p.MustGet(p.plane)
@@ -100,7 +100,7 @@ func (p *plant) liveAndDie(version string, hasToGo func(*clusterv1.Machine) bool
 }
 
 // updateNodeSlowly returns an update in place that takes a second, in which another machine could be missed as well.
-func (p *plant) updateNodeSlowly() http.HandlerFunc {
+func (p *fixture) updateNodeSlowly() http.HandlerFunc {
 	var begun sync.Map
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -117,7 +117,7 @@ func (p *plant) updateNodeSlowly() http.HandlerFunc {
 
 // countMissed watches the machines from now on. The function that it returns returns the largest set of machines that
 // had joined, and were unavailable at the same time.
-func (p *plant) countMissed() func() []string {
+func (p *fixture) countMissed() func() []string {
 	var mu sync.Mutex
 	var worst []string
 	ctx, stop := context.WithCancel(p.Context())
@@ -148,7 +148,7 @@ func (p *plant) countMissed() func() []string {
 }
 
 // awaitNoLeftovers waits until there are only the objects to which machines refer.
-func (p *plant) awaitNoLeftovers() {
+func (p *fixture) awaitNoLeftovers() {
 	p.Helper()
 	p.Eventually("nothing is left over", func() bool {
 		var machines infrav1.KwokMachineList

@@ -98,6 +98,6 @@ func TestReplacedWhereTheExtensionCannot(t *testing.T) {
 		p.AwaitEvent(name, "Replaced", reason)
 	}
 	if calls := requestsOf[hooksv1.UpdateMachineRequest](p, e, "UpdateMachine"); len(calls) > 0 {
-		t.Errorf("updated in place: %v", calls)
+		t.Errorf("updates in place: got %v, want none", calls)
 	}
 }

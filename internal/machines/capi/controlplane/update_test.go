@@ -26,7 +26,7 @@ import (
 )
 
 // updating returns the machines that are updated in place.
-func (p *plant) updating() []string {
+func (p *fixture) updating() []string {
 	p.Helper()
 	var names []string
 	for name, m := range p.machines() {
@@ -38,7 +38,7 @@ func (p *plant) updating() []string {
 }
 
 // awaitUpdates waits until an extension was called so often, for one machine, which it returns.
-func (p *plant) awaitUpdates(e *runtimehooktest.Extension, count int) string {
+func (p *fixture) awaitUpdates(e *runtimehooktest.Extension, count int) string {
 	p.Helper()
 	var calls []hooksv1.UpdateMachineRequest
 	p.Eventually("the extension is called", func() bool {
@@ -128,7 +128,7 @@ func TestUpdateThatFails(t *testing.T) {
 // asked once for each machine.
 func TestMachineThatIsWrittenWhileItsUpdateBegins(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 3, 0)
+	p := newFixture(t, 3, 0)
 	p.runMachines()
 	var written sync.Map
 	p.runPlane(sandboxtest.Before(stage.Sandbox(p).Config, func(r *http.Request) error {
@@ -156,7 +156,7 @@ func TestMachineThatIsWrittenWhileItsUpdateBegins(t *testing.T) {
 
 // cutTriggers runs the controllers. While isCut is true, the controller of control planes can't write infrastructure,
 // so that it marks an update without triggering it.
-func (p *plant) cutTriggers(isCut *atomic.Bool) {
+func (p *fixture) cutTriggers(isCut *atomic.Bool) {
 	p.Helper()
 	p.runMachines()
 	p.runPlane(sandboxtest.Before(stage.Sandbox(p).Config, func(r *http.Request) error {
@@ -170,7 +170,7 @@ func (p *plant) cutTriggers(isCut *atomic.Bool) {
 }
 
 // setHealth sets a machine's health.
-func (p *plant) setHealth(name string, status metav1.ConditionStatus) {
+func (p *fixture) setHealth(name string, status metav1.ConditionStatus) {
 	p.Helper()
 	p.setCondition(name, clusterv1.MachineHealthCheckSucceededCondition, status, "Tested")
 	machinetest.Await(p, p, &clusterv1.Machine{}, p.Key(name), func(m *clusterv1.Machine) bool {
@@ -182,7 +182,7 @@ func (p *plant) setHealth(name string, status metav1.ConditionStatus) {
 // before the update is triggered: it waits until the other one is available again, also if it would be replaced now.
 func TestMachineThatFailsBeforeTheTrigger(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 3, 0)
+	p := newFixture(t, 3, 0)
 	var isCut atomic.Bool
 	p.cutTriggers(&isCut)
 	e, _ := p.extend()
@@ -291,7 +291,7 @@ func TestObsoleteRequestIsRemoved(t *testing.T) {
 // before the update is triggered: the extension is called again, and can't do it.
 func TestTemplateThatChangesBeforeTheTrigger(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 3, 0)
+	p := newFixture(t, 3, 0)
 	var isCut atomic.Bool
 	p.cutTriggers(&isCut)
 	e, _ := p.extend()
@@ -307,7 +307,7 @@ func TestTemplateThatChangesBeforeTheTrigger(t *testing.T) {
 	if kept := slices.DeleteFunc(p.names(), func(name string) bool {
 		return !slices.Contains(before, name)
 	}); len(kept) > 0 {
-		t.Errorf("not replaced: %v", kept)
+		t.Errorf("machines that were not replaced: got %v, want none", kept)
 	}
 	if calls := requestsOf[hooksv1.UpdateMachineRequest](p, e, "UpdateMachine"); len(calls) > 0 {
 		t.Error(fmt.Sprint("updated in place: ", calls))

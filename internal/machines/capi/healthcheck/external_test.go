@@ -23,7 +23,7 @@ import (
 const others = clusterv1.MachineExternallyRemediatedCondition
 
 // serve serves a kind, and its templates.
-func (w *ward) serve(kind, plural, template string) {
+func (w *fixture) serve(kind, plural, template string) {
 	w.Helper()
 	const definition = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %PLURAL.remedy.example.com},
 		spec: {group: remedy.example.com, scope: Namespaced, names: {kind: %KIND, plural: %PLURAL}, versions: [{name: v1, served: true,
@@ -42,7 +42,7 @@ func newObject(kind string) *unstructured.Unstructured {
 }
 
 // newTemplate returns the template "gently" of a kind.
-func (w *ward) newTemplate(kind string) *unstructured.Unstructured {
+func (w *fixture) newTemplate(kind string) *unstructured.Unstructured {
 	template := newObject(kind + "Template")
 	template.SetNamespace(w.Namespace)
 	template.SetName("gently")
@@ -52,7 +52,7 @@ func (w *ward) newTemplate(kind string) *unstructured.Unstructured {
 	return template
 }
 
-func (w *ward) checkWithTemplate(kind string) *clusterv1.MachineHealthCheck {
+func (w *fixture) checkWithTemplate(kind string) *clusterv1.MachineHealthCheck {
 	check := w.newCheck()
 	check.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
 		APIVersion: "remedy.example.com/v1", Kind: kind + "Template", Name: "gently",
@@ -64,7 +64,7 @@ func (w *ward) checkWithTemplate(kind string) *clusterv1.MachineHealthCheck {
 // the error. A healthy machine is not repaired, even while too many others are unhealthy.
 func TestAnotherControllerRemediates(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newFixture(t)
 	w.serve("Reboot", "reboots", "reboottemplates")
 	a := w.addMachine("a")
 	w.addMachine("b")
@@ -77,7 +77,7 @@ func TestAnotherControllerRemediates(t *testing.T) {
 	problem := w.awaitCondition("a", others, clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason)
 	if want := "Error retrieving remediation template RebootTemplate " + w.Namespace +
 		"/gently"; problem.Message != want || problem.Status != metav1.ConditionFalse {
-		t.Errorf("without a template: %+v", problem)
+		t.Errorf("without a template: got %+v, want False: %s", problem, want)
 	}
 	w.MustCreate(w.newTemplate("Reboot"))
 	w.awaitCondition("a", others, clusterv1.MachineExternallyRemediatedWaitingForRemediationReason)
@@ -92,7 +92,7 @@ func TestAnotherControllerRemediates(t *testing.T) {
 		t.Errorf("requested is %+v", request)
 	}
 	if owned := w.condition("a", ownerDoes); owned.Type != "" {
-		t.Errorf("its owner is to remediate it as well: %+v", owned)
+		t.Errorf("condition for the owner: got %+v, want none", owned)
 	}
 	w.setBroken(w.nodeOf("b"), corev1.ConditionTrue)
 	w.setBroken(w.nodeOf("c"), corev1.ConditionTrue)
@@ -108,7 +108,7 @@ func TestAnotherControllerRemediates(t *testing.T) {
 
 // The cache has a machine whose node is broken. On the API server it is healthy again: no repair is requested.
 func TestStaleCache(t *testing.T) {
-	w := newWard(t)
+	w := newFixture(t)
 	w.serve("Cycle", "cycles", "cycletemplates")
 	for name, kind := range map[string]string{"owner": "", "another controller": "Cycle"} {
 		t.Run(name, func(t *testing.T) { expectLeftAlone(t, kind) })
@@ -117,7 +117,7 @@ func TestStaleCache(t *testing.T) {
 
 func expectLeftAlone(t *testing.T, kind string) {
 	t.Helper()
-	w := newWard(t)
+	w := newFixture(t)
 	check := w.newCheck()
 	if kind != "" {
 		w.Eventually("the kind is served", func() bool { return w.Create(t.Context(), w.newTemplate(kind)) == nil })

@@ -22,17 +22,17 @@ var stage = machinetest.New(sandbox.Options{})
 
 func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
-// A ward is the namespace of one test, with a Cluster.
-type ward struct{ *machinetest.Fixture }
+// A fixture is the namespace of one test, with a Cluster.
+type fixture struct{ *machinetest.Fixture }
 
-func newWard(t testing.TB) *ward {
-	w := &ward{stage.NewFixture(t)}
+func newFixture(t testing.TB) *fixture {
+	w := &fixture{stage.NewFixture(t)}
 	w.MustCreate(w.NewCluster())
 	return w
 }
 
 // manage runs the controller, which sees this namespace only, until the test ends or stop is called.
-func (w *ward) manage() (stop func()) {
+func (w *fixture) manage() (stop func()) {
 	w.Helper()
 	return stage.ManageIn(w, w.Namespace, stage.Sandbox(w).Config, func(m ctrl.Manager) error {
 		return healthcheck.SetupWithManager(w.Context(), m)
@@ -40,7 +40,7 @@ func (w *ward) manage() (stop func()) {
 }
 
 // newCheck returns a health check of machines whose node has been broken for a second.
-func (w *ward) newCheck() *clusterv1.MachineHealthCheck {
+func (w *fixture) newCheck() *clusterv1.MachineHealthCheck {
 	check := &clusterv1.MachineHealthCheck{ObjectMeta: w.Meta("web")}
 	check.Spec.ClusterName = "c"
 	check.Spec.Selector.MatchLabels = map[string]string{"role": "web"}
@@ -51,7 +51,7 @@ func (w *ward) newCheck() *clusterv1.MachineHealthCheck {
 }
 
 // addMachine creates a Machine with a Node, and labels that the health check selects.
-func (w *ward) addMachine(name string) *clusterv1.Machine {
+func (w *fixture) addMachine(name string) *clusterv1.Machine {
 	w.Helper()
 	w.AddNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.nodeOf(name)}})
 	m := w.addMachineWithoutNode(name)
@@ -59,7 +59,7 @@ func (w *ward) addMachine(name string) *clusterv1.Machine {
 	return m
 }
 
-func (w *ward) addMachineWithoutNode(name string) *clusterv1.Machine {
+func (w *fixture) addMachineWithoutNode(name string) *clusterv1.Machine {
 	w.Helper()
 	m := &clusterv1.Machine{ObjectMeta: w.Meta(name), Spec: machinetest.MachineSpec()}
 	m.Labels = map[string]string{"role": "web"}
@@ -69,10 +69,10 @@ func (w *ward) addMachineWithoutNode(name string) *clusterv1.Machine {
 	return m
 }
 
-func (w *ward) nodeOf(machine string) string { return w.Namespace + "-" + machine }
+func (w *fixture) nodeOf(machine string) string { return w.Namespace + "-" + machine }
 
 // setBroken sets the condition Broken of a Node, since a minute.
-func (w *ward) setBroken(node string, status corev1.ConditionStatus) {
+func (w *fixture) setBroken(node string, status corev1.ConditionStatus) {
 	w.Helper()
 	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
 	object.Status.Conditions = []corev1.NodeCondition{{
@@ -84,7 +84,7 @@ func (w *ward) setBroken(node string, status corev1.ConditionStatus) {
 }
 
 // awaitCheck waits until the status of a health check is as wanted for its newest generation.
-func (w *ward) awaitCheck(check *clusterv1.MachineHealthCheck,
+func (w *fixture) awaitCheck(check *clusterv1.MachineHealthCheck,
 	isWanted func(clusterv1.MachineHealthCheckStatus) bool) *clusterv1.MachineHealthCheck {
 	w.Helper()
 	return machinetest.Await(w, w, &clusterv1.MachineHealthCheck{}, client.ObjectKeyFromObject(check),
@@ -94,7 +94,7 @@ func (w *ward) awaitCheck(check *clusterv1.MachineHealthCheck,
 }
 
 // awaitHealthy waits until so many of so many machines are healthy.
-func (w *ward) awaitHealthy(check *clusterv1.MachineHealthCheck, healthy, all int32) {
+func (w *fixture) awaitHealthy(check *clusterv1.MachineHealthCheck, healthy, all int32) {
 	w.Helper()
 	w.awaitCheck(check, func(s clusterv1.MachineHealthCheckStatus) bool {
 		return ptr.Deref(s.CurrentHealthy, -1) == healthy && ptr.Deref(s.ExpectedMachines, -1) == all
@@ -102,7 +102,7 @@ func (w *ward) awaitHealthy(check *clusterv1.MachineHealthCheck, healthy, all in
 }
 
 // awaitCondition waits until a condition of a machine has a reason, and returns it.
-func (w *ward) awaitCondition(machine, kind, reason string) metav1.Condition {
+func (w *fixture) awaitCondition(machine, kind, reason string) metav1.Condition {
 	w.Helper()
 	m := machinetest.Await(w, w, &clusterv1.Machine{}, w.Key(machine), func(m *clusterv1.Machine) bool {
 		return conditionOf(m, kind).Reason == reason
@@ -115,7 +115,7 @@ func conditionOf(m *clusterv1.Machine, kind string) metav1.Condition {
 }
 
 // condition returns the current condition of a machine.
-func (w *ward) condition(machine, kind string) metav1.Condition {
+func (w *fixture) condition(machine, kind string) metav1.Condition {
 	w.Helper()
 	m := &clusterv1.Machine{ObjectMeta: w.Meta(machine)}
 	w.MustGet(m)

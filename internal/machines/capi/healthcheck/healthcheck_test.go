@@ -20,7 +20,7 @@ const (
 // the others are.
 func TestTooManyUnhealthy(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newFixture(t)
 	names := []string{"a", "b", "c", "d", "e"}
 	for _, name := range names {
 		w.addMachine(name)
@@ -81,7 +81,7 @@ func TestTooManyUnhealthy(t *testing.T) {
 // Machines are remediated while the number of unhealthy ones is in a range.
 func TestUnhealthyInRange(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newFixture(t)
 	for _, name := range []string{"a", "b", "c"} {
 		w.addMachine(name)
 	}
@@ -93,7 +93,7 @@ func TestUnhealthyInRange(t *testing.T) {
 	w.setBroken(w.nodeOf("a"), corev1.ConditionTrue)
 	w.awaitCondition("a", succeeded, clusterv1.MachineHealthCheckUnhealthyNodeReason)
 	if remediated := w.condition("a", ownerDoes); remediated.Type != "" {
-		t.Errorf("one machine is unhealthy, and is remediated: %+v", remediated)
+		t.Errorf("condition for the owner of one unhealthy machine: got %+v, want none", remediated)
 	}
 	w.setBroken(w.nodeOf("b"), corev1.ConditionTrue)
 	w.awaitCondition("a", ownerDoes, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)
@@ -103,7 +103,7 @@ func TestUnhealthyInRange(t *testing.T) {
 // TestReasons checks each reason why a machine is unhealthy, and the annotations that exclude it from remediation.
 func TestReasons(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newFixture(t)
 	for _, name := range []string{"nodeless", "annotated", "conditioned", "skipped", "paused", "deleted"} {
 		w.addMachine(name)
 	}
@@ -159,7 +159,7 @@ func TestReasons(t *testing.T) {
 	w.MustPatch(&clusterv1.Machine{ObjectMeta: w.Meta("deleted")}, `{"metadata":{"finalizers":null}}`)
 }
 
-func (w *ward) annotate(machine, key string) {
+func (w *fixture) annotate(machine, key string) {
 	w.Helper()
 	w.MustPatch(&clusterv1.Machine{ObjectMeta: w.Meta(machine)}, `{"metadata":{"annotations":{%q:""}}}`, key)
 }
@@ -167,7 +167,7 @@ func (w *ward) annotate(machine, key string) {
 // A pause of the Cluster stops all checks, and machines are not unhealthy while its infrastructure is not ready.
 func TestPausesAndClustersThatStart(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newFixture(t)
 	w.addMachine("a")
 	cluster := &clusterv1.Cluster{ObjectMeta: w.Meta("c")}
 	w.MustPatch(cluster, `{"spec":{"paused":true}}`)
@@ -202,7 +202,7 @@ func TestPausesAndClustersThatStart(t *testing.T) {
 // A health check that Cluster API's admission refuses remediates no machine, and is reported.
 func TestInvalidChecks(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newFixture(t)
 	w.addMachine("a")
 	w.setBroken(w.nodeOf("a"), corev1.ConditionTrue)
 	check := w.newCheck()

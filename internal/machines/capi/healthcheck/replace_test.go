@@ -23,7 +23,7 @@ import (
 // stays.
 func TestSetReplacesAnUnhealthyMachine(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newFixture(t)
 	set := &clusterv1.MachineSet{ObjectMeta: w.Meta("web")}
 	set.Spec = clusterv1.MachineSetSpec{ClusterName: "c", Replicas: ptr.To[int32](2)}
 	set.Spec.Selector.MatchLabels = map[string]string{"role": "web"}

@@ -11,7 +11,7 @@ import (
 // rollout, whose surplus machines do not count.
 func TestReplicasAreLeftToAnAutoscaler(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	d := f.newDeployment(2, 1, 0)
 	d.Annotations = map[string]string{
 		clusterv1.AutoscalerMinSizeAnnotation: "1",

@@ -29,37 +29,37 @@ func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 // held is a hook that keeps a deleted machine: a rollout stays in its middle.
 const held = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/held"
 
-// A field is the namespace of one test, with a Cluster and templates, and a client.
-type field struct{ *machinetest.Fixture }
+// A fixture is the namespace of one test, with a Cluster and templates, and a client.
+type fixture struct{ *machinetest.Fixture }
 
-// newField creates a namespace, and runs the controllers for it until the test ends.
-func newField(t testing.TB) *field {
-	f := newIdleField(t)
+// newFixture creates a namespace, and runs the controllers for it until the test ends.
+func newFixture(t testing.TB) *fixture {
+	f := newIdleFixture(t)
 	f.manage()
 	return f
 }
 
-// newIdleField creates a namespace that no controller reconciles yet.
-func newIdleField(t testing.TB) *field {
-	f := &field{stage.NewFixture(t)}
+// newIdleFixture creates a namespace that no controller reconciles yet.
+func newIdleFixture(t testing.TB) *fixture {
+	f := &fixture{stage.NewFixture(t)}
 	f.MustCreate(f.NewCluster(), f.newTemplate("small"), f.newTemplate("medium"), f.newTemplate("large"),
 		&v1alpha1.KwokConfigTemplate{ObjectMeta: f.Meta("plain")})
 	return f
 }
 
-func (f *field) newTemplate(name string) *v1alpha1.KwokMachineTemplate {
+func (f *fixture) newTemplate(name string) *v1alpha1.KwokMachineTemplate {
 	template := &v1alpha1.KwokMachineTemplate{ObjectMeta: f.Meta(name)}
 	template.Spec.Template.Spec.Node.Labels = map[string]string{"size": name, "only-" + name: "yes"}
 	return template
 }
 
 // manage runs the controllers of deployments, sets, machines and infrastructure, which see this namespace only.
-func (f *field) manage() (stop func()) {
+func (f *fixture) manage() (stop func()) {
 	f.Helper()
 	return f.manageIn(stage.Sandbox(f).Config)
 }
 
-func (f *field) manageIn(reach *rest.Config) (stop func()) {
+func (f *fixture) manageIn(reach *rest.Config) (stop func()) {
 	f.Helper()
 	return stage.ManageIn(f, f.Namespace, reach, func(m ctrl.Manager) error {
 		for _, add := range []func(ctrl.Manager) error{
@@ -82,7 +82,7 @@ func setUpSets(m ctrl.Manager) error {
 }
 
 // newDeployment returns one of small machines.
-func (f *field) newDeployment(replicas int32, surge, unavailable int) *clusterv1.MachineDeployment {
+func (f *fixture) newDeployment(replicas int32, surge, unavailable int) *clusterv1.MachineDeployment {
 	labels := map[string]string{"role": "web"}
 	d := &clusterv1.MachineDeployment{ObjectMeta: f.Meta("web")}
 	d.Spec = clusterv1.MachineDeploymentSpec{
@@ -100,13 +100,13 @@ func (f *field) newDeployment(replicas int32, surge, unavailable int) *clusterv1
 }
 
 // resize has a deployment want machines of another template.
-func (f *field) resize(d *clusterv1.MachineDeployment, template string) {
+func (f *fixture) resize(d *clusterv1.MachineDeployment, template string) {
 	f.Helper()
 	f.MustPatch(d, `{"spec":{"template":{"spec":{"infrastructureRef":{"name":%q}}}}}`, template)
 }
 
 // machines returns the machines of the namespace, by name.
-func (f *field) machines() map[string]*clusterv1.Machine {
+func (f *fixture) machines() map[string]*clusterv1.Machine {
 	f.Helper()
 	var list clusterv1.MachineList
 	f.MustList(&list)
@@ -118,7 +118,7 @@ func (f *field) machines() map[string]*clusterv1.Machine {
 }
 
 // sets returns the sets of the namespace, by the infrastructure template of their machines.
-func (f *field) sets() map[string]*clusterv1.MachineSet {
+func (f *fixture) sets() map[string]*clusterv1.MachineSet {
 	f.Helper()
 	var list clusterv1.MachineSetList
 	f.MustList(&list)
@@ -133,7 +133,7 @@ func (f *field) sets() map[string]*clusterv1.MachineSet {
 }
 
 // awaitDeployment waits until a deployment is as wanted, and its status is of its newest generation.
-func (f *field) awaitDeployment(d *clusterv1.MachineDeployment,
+func (f *fixture) awaitDeployment(d *clusterv1.MachineDeployment,
 	isWanted func(*clusterv1.MachineDeployment) bool) *clusterv1.MachineDeployment {
 	f.Helper()
 	return machinetest.Await(f, f, &clusterv1.MachineDeployment{}, client.ObjectKeyFromObject(d),
@@ -143,7 +143,7 @@ func (f *field) awaitDeployment(d *clusterv1.MachineDeployment,
 }
 
 // awaitComplete waits until all machines are those of a template and available, and the other sets are deleted.
-func (f *field) awaitComplete(d *clusterv1.MachineDeployment, template string) *clusterv1.MachineDeployment {
+func (f *fixture) awaitComplete(d *clusterv1.MachineDeployment, template string) *clusterv1.MachineDeployment {
 	f.Helper()
 	return f.awaitDeployment(d, func(d *clusterv1.MachineDeployment) bool {
 		want := *d.Spec.Replicas
@@ -160,7 +160,7 @@ func (f *field) awaitComplete(d *clusterv1.MachineDeployment, template string) *
 }
 
 // awaitSet waits until the set of a template is as wanted.
-func (f *field) awaitSet(template string, isWanted func(*clusterv1.MachineSet) bool) *clusterv1.MachineSet {
+func (f *fixture) awaitSet(template string, isWanted func(*clusterv1.MachineSet) bool) *clusterv1.MachineSet {
 	f.Helper()
 	var name string
 	f.Eventually("a set of template "+template, func() bool {
@@ -174,7 +174,7 @@ func (f *field) awaitSet(template string, isWanted func(*clusterv1.MachineSet) b
 }
 
 // start creates a deployment of small machines, and waits until they are available.
-func (f *field) start(d *clusterv1.MachineDeployment) *clusterv1.MachineDeployment {
+func (f *fixture) start(d *clusterv1.MachineDeployment) *clusterv1.MachineDeployment {
 	f.Helper()
 	f.MustCreate(d)
 	return f.awaitComplete(d, "small")
@@ -182,7 +182,7 @@ func (f *field) start(d *clusterv1.MachineDeployment) *clusterv1.MachineDeployme
 
 // stopInTheMiddle begins a rollout to medium machines, and blocks the deletion of the first machine. It returns a
 // function that lets the rollout continue.
-func (f *field) stopInTheMiddle(d *clusterv1.MachineDeployment) (resume func()) {
+func (f *fixture) stopInTheMiddle(d *clusterv1.MachineDeployment) (resume func()) {
 	f.Helper()
 	small := f.machines()
 	for _, machine := range small {

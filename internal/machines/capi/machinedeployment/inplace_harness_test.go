@@ -26,7 +26,7 @@ const (
 
 // extend installs an extension for the namespace. It can change all fields of infrastructure in place, and, if
 // coversMachines is true, all fields of a Machine. Updates are done at once.
-func (f *field) extend(coversMachines bool, policy runtimev1.FailurePolicy) *runtimehooktest.Extension {
+func (f *fixture) extend(coversMachines bool, policy runtimev1.FailurePolicy) *runtimehooktest.Extension {
 	f.Helper()
 	extension := newExtension(f, coversMachines)
 	runtimehooktest.Discover(f, f, extension.Register(f, f, f.Namespace), policy, runtimehook.CanUpdateMachineSet,
@@ -111,7 +111,7 @@ func identities(machines map[string]*clusterv1.Machine) map[string]types.UID {
 }
 
 // awaitUpdating waits until a machine is being updated in place, and returns it.
-func (f *field) awaitUpdating() *clusterv1.Machine {
+func (f *fixture) awaitUpdating() *clusterv1.Machine {
 	f.Helper()
 	var found *clusterv1.Machine
 	f.Eventually("a machine is updated in place", func() bool {
@@ -126,7 +126,7 @@ func (f *field) awaitUpdating() *clusterv1.Machine {
 }
 
 // checkUpdated checks machines that were updated in place to a template, and their objects.
-func (f *field) checkUpdated(template string, names map[string]types.UID) {
+func (f *fixture) checkUpdated(template string, names map[string]types.UID) {
 	f.Helper()
 	machines := f.machines()
 	for name, uid := range names {
@@ -143,7 +143,8 @@ func (f *field) checkUpdated(template string, names map[string]types.UID) {
 		if len(labels) != 2 || labels["size"] != template || infrastructure.Spec.ProviderID == "" ||
 			infrastructure.Annotations[clusterv1.TemplateClonedFromNameAnnotation] != template ||
 			!metav1.IsControlledBy(infrastructure, machine) {
-			f.Errorf("the infrastructure of %s: %+v", name, infrastructure)
+			f.Errorf("infrastructure of %s: got %+v, want one of template %s and of the machine", name, infrastructure,
+				template)
 		}
 		config := &v1alpha1.KwokConfig{}
 		if err := f.Get(f.Context(), client.ObjectKeyFromObject(machine), config); err != nil {

@@ -18,7 +18,7 @@ var crowd = flag.Int("crowd", 20, "how many machines are updated in place at onc
 // they are updated.
 func TestInPlaceCrowd(t *testing.T) {
 	t.Parallel()
-	f := newIdleField(t)
+	f := newIdleFixture(t)
 	extension := f.extend(true, runtimev1.FailurePolicyFail)
 	extension.Answer(runtimehook.UpdateMachine, inProgress)
 	stop := f.manage()
@@ -47,7 +47,7 @@ func TestInPlaceCrowd(t *testing.T) {
 }
 
 // awaitAnnotated waits until so many machines have an annotation.
-func (f *field) awaitAnnotated(annotation string, wanted int) {
+func (f *fixture) awaitAnnotated(annotation string, wanted int) {
 	f.Helper()
 	f.Eventually(fmt.Sprintf("%d machines with annotation %s", wanted, annotation), func() bool {
 		count := 0

@@ -19,7 +19,7 @@ var thorough = flag.Bool("thorough", false,
 // each of its five steps (C11). Other controllers continue, and the machine stays the same.
 func TestInPlaceRestartBetweenWrites(t *testing.T) {
 	t.Parallel()
-	f := newIdleField(t)
+	f := newIdleFixture(t)
 	f.extend(true, runtimev1.FailurePolicyFail)
 	stop := f.manage()
 	d := f.start(f.newDeployment(1, 0, 1))
@@ -52,7 +52,7 @@ func TestInPlaceRestartBetweenWrites(t *testing.T) {
 
 // awaitCutOrUpdated waits until the controllers are cut off or have completed a rollout. It returns whether they are
 // cut off.
-func (f *field) awaitCutOrUpdated(cut *sandboxtest.ConnectionCut, template string) bool {
+func (f *fixture) awaitCutOrUpdated(cut *sandboxtest.ConnectionCut, template string) bool {
 	f.Helper()
 	f.Eventually("the controllers are cut off, or all machines are of template "+template, func() bool {
 		sets := f.sets()

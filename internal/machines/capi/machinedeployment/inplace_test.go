@@ -23,7 +23,7 @@ func TestInPlace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newField(t)
+			f := newFixture(t)
 			extension := f.extend(true, runtimev1.FailurePolicyFail)
 			d := f.start(f.newDeployment(int32(c.replicas), c.surge, c.unavailable))
 			before := identities(f.machines())
@@ -57,7 +57,7 @@ func TestInPlace(t *testing.T) {
 // C3: an extension that covers a part only, and why machines are replaced.
 func TestInPlacePartially(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	extension := f.extend(false, runtimev1.FailurePolicyFail)
 	d := f.start(f.newDeployment(2, 0, 1))
 	before := f.machines()
@@ -90,7 +90,7 @@ func TestInPlaceWithoutAnAnswer(t *testing.T) {
 	for _, policy := range []runtimev1.FailurePolicy{runtimev1.FailurePolicyFail, runtimev1.FailurePolicyIgnore} {
 		t.Run(string(policy), func(t *testing.T) {
 			t.Parallel()
-			f := newField(t)
+			f := newFixture(t)
 			extension := f.extend(true, policy)
 			extension.Serve(runtimehook.CanUpdateMachineSet, func(w http.ResponseWriter, _ *http.Request) {
 				http.Error(w, "out of order", http.StatusInternalServerError)
@@ -120,7 +120,7 @@ func TestInPlaceWithoutAnAnswer(t *testing.T) {
 				}
 			}
 			if stays != 0 {
-				t.Errorf("the machine was updated, or replaced: %d", stays)
+				t.Errorf("got %d machines that were updated or replaced, want none", stays)
 			}
 		})
 	}
@@ -129,7 +129,7 @@ func TestInPlaceWithoutAnAnswer(t *testing.T) {
 // An undiscovered extension holds the rollout. The rollout continues after the discovery.
 func TestInPlaceOnceDiscovered(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	config := newExtension(t, true).Register(t, f, f.Namespace)
 	d := f.start(f.newDeployment(1, 0, 1))
 	before := identities(f.machines())
@@ -147,7 +147,7 @@ func TestInPlaceOnceDiscovered(t *testing.T) {
 // counts, and the machine is not replaced.
 func TestInPlaceWhileTheWatchLags(t *testing.T) {
 	t.Parallel()
-	f := newIdleField(t)
+	f := newIdleFixture(t)
 	gate := machinetest.NewWatchGate("extensionconfigs")
 	f.manageIn(gate.Config(stage.Sandbox(t).Config))
 	d := f.start(f.newDeployment(1, 0, 1))
@@ -173,7 +173,7 @@ func TestInPlaceWhileTheWatchLags(t *testing.T) {
 // C9: machines that a person deletes come back of the new template.
 func TestNotInPlaceOnDelete(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	extension := f.extend(true, runtimev1.FailurePolicyFail)
 	d := f.newDeployment(1, 1, 0)
 	d.Spec.Rollout.Strategy = clusterv1.MachineDeploymentRolloutStrategy{
@@ -206,7 +206,7 @@ func TestInPlaceInTheMiddle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newField(t)
+			f := newFixture(t)
 			extension := f.extend(true, runtimev1.FailurePolicyFail)
 			d := f.start(f.newDeployment(3, 0, 1))
 			before := identities(f.machines())
@@ -234,7 +234,7 @@ func TestInPlaceInTheMiddle(t *testing.T) {
 // If a machine is deleted during its update, it is recreated, and the others are updated.
 func TestInPlaceDeletionWins(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	extension := f.extend(true, runtimev1.FailurePolicyFail)
 	d := f.start(f.newDeployment(3, 0, 1))
 	before := identities(f.machines())

@@ -19,7 +19,7 @@ type machineCount struct {
 
 // watchMachines counts the machines of the namespace from now on, after each change. It returns a function that stops,
 // and returns how many there were at most, and how many were available at least.
-func (f *field) watchMachines() (stop func() (most, fewest int)) {
+func (f *fixture) watchMachines() (stop func() (most, fewest int)) {
 	f.Helper()
 	watcher, err := client.NewWithWatch(stage.Sandbox(f).Config, client.Options{Scheme: machinetest.NewScheme(f)})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 func TestAPauseInTheMiddle(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	d := f.start(f.newDeployment(2, 1, 0))
 	resume := f.stopInTheMiddle(d)
 	f.MustPatch(d, `{"spec":{"paused":true}}`)
@@ -40,7 +40,7 @@ func TestAPauseInTheMiddle(t *testing.T) {
 
 func TestAnotherTemplateInTheMiddle(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	d := f.start(f.newDeployment(2, 1, 0))
 	stop := f.watchMachines()
 	resume := f.stopInTheMiddle(d)
@@ -59,7 +59,7 @@ func TestAnotherTemplateInTheMiddle(t *testing.T) {
 // A template that comes back finds its set.
 func TestRollbackInTheMiddle(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	d := f.start(f.newDeployment(2, 1, 0))
 	first := f.sets()["small"]
 	resume := f.stopInTheMiddle(d)
@@ -77,7 +77,7 @@ func TestRollbackInTheMiddle(t *testing.T) {
 
 func TestRestartInTheMiddle(t *testing.T) {
 	t.Parallel()
-	f := newIdleField(t)
+	f := newIdleFixture(t)
 	stopControllers := f.manage()
 	d := f.start(f.newDeployment(2, 1, 0))
 	stop := f.watchMachines()
@@ -94,7 +94,7 @@ func TestRestartInTheMiddle(t *testing.T) {
 
 func TestADeletedDeploymentWaitsForItsMachines(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	d := f.start(f.newDeployment(1, 1, 0))
 	for _, machine := range f.machines() {
 		f.MustPatch(machine, `{"metadata":{"annotations":{%q:"test"}}}`, held)
@@ -119,7 +119,7 @@ func TestADeletedDeploymentWaitsForItsMachines(t *testing.T) {
 // kubectl delete --cascade=orphan leaves sets, which another deployment adopts.
 func TestSetsOfADeletedDeploymentAreAdopted(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	d := f.start(f.newDeployment(1, 1, 0))
 	set, machines := f.sets()["small"], f.machines()
 	last := set.DeepCopy()
@@ -133,7 +133,7 @@ func TestSetsOfADeletedDeploymentAreAdopted(t *testing.T) {
 	f.AwaitGone(d)
 	again := f.start(f.newDeployment(1, 1, 0))
 	if now := f.sets()["small"]; now.UID != set.UID || !metav1.IsControlledBy(now, again) {
-		t.Errorf("the set is %v", now.ObjectMeta)
+		t.Errorf("set: got %v, want UID %s and the new deployment as controller", now.ObjectMeta, set.UID)
 	}
 	for name := range machines {
 		if f.machines()[name] == nil {
@@ -144,7 +144,7 @@ func TestSetsOfADeletedDeploymentAreAdopted(t *testing.T) {
 
 func TestInvalidDeploymentsReportTheProblem(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	d := f.newDeployment(1, 1, 0)
 	d.Spec.Template.Spec.InfrastructureRef.Name = "missing"
 	f.MustCreate(d)

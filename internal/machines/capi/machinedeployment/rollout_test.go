@@ -20,7 +20,7 @@ func TestATemplateIsRolledOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newField(t)
+			f := newFixture(t)
 			d := f.start(f.newDeployment(int32(c.replicas), c.surge, c.unavailable))
 			before, first := f.machines(), f.sets()["small"]
 			stop := f.watchMachines()
@@ -49,7 +49,7 @@ func TestATemplateIsRolledOut(t *testing.T) {
 // Fields of a template that are propagated to existing machines do not cause new machines.
 func TestLabelsAndTimeoutsReachExistingMachines(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	d := f.newDeployment(1, 1, 0)
 	d.Spec.Template.Annotations = map[string]string{"first": "1"}
 	d = f.start(d)
@@ -69,7 +69,7 @@ func TestLabelsAndTimeoutsReachExistingMachines(t *testing.T) {
 
 func TestOnDelete(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	d := f.newDeployment(2, 1, 0)
 	d.Spec.Rollout.Strategy = clusterv1.MachineDeploymentRolloutStrategy{
 		Type: clusterv1.OnDeleteMachineDeploymentStrategyType,
@@ -97,7 +97,7 @@ func TestOnDelete(t *testing.T) {
 // TestRolloutAfter rolls out again although the template has not changed.
 func TestRolloutAfter(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	d := f.start(f.newDeployment(1, 1, 0))
 	before := f.machines()
 	set := f.sets()["small"]

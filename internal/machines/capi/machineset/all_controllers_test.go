@@ -21,7 +21,7 @@ import (
 // set: with the controllers of Machines, of infrastructure and of bootstrap configs.
 func TestWithTheControllersOfMachines(t *testing.T) {
 	t.Parallel()
-	f := newIdleField(t)
+	f := newIdleFixture(t)
 	stage.ManageIn(t, f.Namespace, stage.Sandbox(t).Config, func(m ctrl.Manager) error {
 		if err := machineset.SetupWithManager(m, machineset.Options{}); err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 // bounds. With a bound that can't be read, no machine is deleted; without bounds there is one.
 func TestReplicasAreLeftToAnAutoscaler(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 3)
 	set.Annotations = map[string]string{
 		clusterv1.AutoscalerMinSizeAnnotation: "1",

@@ -22,7 +22,7 @@ import (
 // A set without its templates creates its machines as soon as the templates exist, long before the next retry.
 func TestMissingTemplates(t *testing.T) {
 	t.Parallel()
-	f := newIdleField(t)
+	f := newIdleFixture(t)
 	var looks atomic.Int32
 	counted := sandboxtest.Before(stage.Sandbox(t).Config, func(request *http.Request) error {
 		if request.Method == http.MethodGet && strings.Contains(request.URL.Path, "templates/") {
@@ -63,7 +63,7 @@ func TestMissingTemplates(t *testing.T) {
 
 func TestMissingCluster(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 1)
 	set.Spec.ClusterName, set.Spec.Template.Spec.ClusterName = "later", "later"
 	f.MustCreate(set)
@@ -80,7 +80,7 @@ func TestMissingCluster(t *testing.T) {
 // The objects of machines that are refused are deleted.
 func TestRefusedMachinesLeaveNothing(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	quota := stage.Limit(t, f.Namespace, "machines.cluster.x-k8s.io", 2)
 	set := f.newSet("web", 5)
 	f.MustCreate(set)
@@ -96,7 +96,7 @@ func TestRefusedMachinesLeaveNothing(t *testing.T) {
 // If a machine is created and the response is lost, its objects are kept.
 func TestCreationWithoutAResponse(t *testing.T) {
 	t.Parallel()
-	f := newIdleField(t)
+	f := newIdleFixture(t)
 	var lost atomic.Bool
 	f.manage(sandboxtest.Tap(stage.Sandbox(t).Config,
 		func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
@@ -120,7 +120,7 @@ func TestCreationWithoutAResponse(t *testing.T) {
 // A controller that ended between the infrastructure and its machine has left the infrastructure.
 func TestLeftoversAreDeleted(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 1)
 	f.MustCreate(set)
 	f.awaitReplicas(set, 1)
@@ -140,14 +140,14 @@ func TestLeftoversAreDeleted(t *testing.T) {
 	f.AwaitGone(leftover)
 	f.awaitReplicas(set, 2)
 	if all := f.infrastructure(); len(all) != 3 || !all["foreign"] {
-		t.Errorf("infrastructure: %v", all)
+		t.Errorf("infrastructure: got %v, want three objects, with foreign", all)
 	}
 }
 
 // Of this provider nothing is known but the contract.
 func TestAnyProviderOfTheContract(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	template := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"cores": int64(4)}}},
 	}}

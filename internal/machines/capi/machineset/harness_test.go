@@ -26,19 +26,19 @@ func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 // held is an annotation that keeps a deleted machine, as a hook does.
 const held = "example.com/held"
 
-// A field is the namespace of one test, with a Cluster and templates, and a client.
-type field struct{ *machinetest.Fixture }
+// A fixture is the namespace of one test, with a Cluster and templates, and a client.
+type fixture struct{ *machinetest.Fixture }
 
-// newField creates a namespace, and runs the controller for it until the test ends.
-func newField(t testing.TB) *field {
-	f := newIdleField(t)
+// newFixture creates a namespace, and runs the controller for it until the test ends.
+func newFixture(t testing.TB) *fixture {
+	f := newIdleFixture(t)
 	f.manage(stage.Sandbox(t).Config)
 	return f
 }
 
-// newIdleField creates a namespace that no controller reconciles yet.
-func newIdleField(t testing.TB) *field {
-	f := &field{stage.NewFixture(t)}
+// newIdleFixture creates a namespace that no controller reconciles yet.
+func newIdleFixture(t testing.TB) *fixture {
+	f := &fixture{stage.NewFixture(t)}
 	infrastructure := &v1alpha1.KwokMachineTemplate{ObjectMeta: f.Meta("small")}
 	infrastructure.Spec.Template.ObjectMeta.Labels = map[string]string{"size": "small"}
 	config := &v1alpha1.KwokConfigTemplate{ObjectMeta: f.Meta("plain")}
@@ -49,27 +49,27 @@ func newIdleField(t testing.TB) *field {
 
 // manage runs the controller, which sees this namespace only, until the test ends or stop is called. Machines go once
 // they are deleted, unless they are held.
-func (f *field) manage(reach *rest.Config) (stop func()) {
+func (f *fixture) manage(reach *rest.Config) (stop func()) {
 	f.Helper()
 	return f.manageWith(reach, machineset.Options{})
 }
 
-func (f *field) manageWith(reach *rest.Config, o machineset.Options) (stop func()) {
+func (f *fixture) manageWith(reach *rest.Config, o machineset.Options) (stop func()) {
 	f.Helper()
 	return stage.ManageIn(f, f.Namespace, reach, func(m ctrl.Manager) error {
 		if err := machineset.SetupWithManager(m, o); err != nil {
 			return err
 		}
 		return ctrl.NewControllerManagedBy(m).Named("ends-machines").For(&clusterv1.Machine{}).Complete(
-			&undertaker{m.GetClient()},
+			&machineRemover{m.GetClient()},
 		)
 	})
 }
 
-// An undertaker removes machines at the end of their deletion, as the controller of Machines does.
-type undertaker struct{ client.Client }
+// A machineRemover removes machines at the end of their deletion, as the controller of Machines does.
+type machineRemover struct{ client.Client }
 
-func (u *undertaker) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (u *machineRemover) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	machine := &clusterv1.Machine{}
 	if err := u.Get(ctx, request.NamespacedName, machine); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -84,7 +84,7 @@ func (u *undertaker) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 }
 
 // newSet returns a MachineSet whose machines have the label set=NAME.
-func (f *field) newSet(name string, replicas int32) *clusterv1.MachineSet {
+func (f *fixture) newSet(name string, replicas int32) *clusterv1.MachineSet {
 	labels := map[string]string{"set": name}
 	set := &clusterv1.MachineSet{ObjectMeta: f.Meta(name)}
 	set.Spec = clusterv1.MachineSetSpec{
@@ -97,13 +97,13 @@ func (f *field) newSet(name string, replicas int32) *clusterv1.MachineSet {
 	return set
 }
 
-func (f *field) scale(set *clusterv1.MachineSet, replicas int) {
+func (f *fixture) scale(set *clusterv1.MachineSet, replicas int) {
 	f.Helper()
 	f.MustPatch(set, `{"spec":{"replicas":%d}}`, replicas)
 }
 
 // machines returns all machines of the namespace, by name.
-func (f *field) machines() map[string]*clusterv1.Machine {
+func (f *fixture) machines() map[string]*clusterv1.Machine {
 	f.Helper()
 	var list clusterv1.MachineList
 	f.MustList(&list)
@@ -115,7 +115,7 @@ func (f *field) machines() map[string]*clusterv1.Machine {
 }
 
 // one returns the machine of a namespace that has one.
-func (f *field) one() *clusterv1.Machine {
+func (f *fixture) one() *clusterv1.Machine {
 	f.Helper()
 	machines := f.machines()
 	for _, machine := range machines {
@@ -128,7 +128,7 @@ func (f *field) one() *clusterv1.Machine {
 }
 
 // infrastructure returns the names of the infrastructure objects of the namespace.
-func (f *field) infrastructure() map[string]bool {
+func (f *fixture) infrastructure() map[string]bool {
 	f.Helper()
 	var list v1alpha1.KwokMachineList
 	f.MustList(&list)
@@ -140,7 +140,7 @@ func (f *field) infrastructure() map[string]bool {
 }
 
 // awaitSet waits until a set's status is as wanted for its newest generation.
-func (f *field) awaitSet(set *clusterv1.MachineSet,
+func (f *fixture) awaitSet(set *clusterv1.MachineSet,
 	isWanted func(clusterv1.MachineSetStatus) bool) *clusterv1.MachineSet {
 	f.Helper()
 	return machinetest.Await(f, f, &clusterv1.MachineSet{}, client.ObjectKeyFromObject(set),
@@ -150,7 +150,7 @@ func (f *field) awaitSet(set *clusterv1.MachineSet,
 }
 
 // awaitReplicas waits until a set counts so many machines, and returns all of the namespace.
-func (f *field) awaitReplicas(set *clusterv1.MachineSet, replicas int) map[string]*clusterv1.Machine {
+func (f *fixture) awaitReplicas(set *clusterv1.MachineSet, replicas int) map[string]*clusterv1.Machine {
 	f.Helper()
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
 		return s.Replicas != nil && int(*s.Replicas) == replicas
@@ -159,13 +159,13 @@ func (f *field) awaitReplicas(set *clusterv1.MachineSet, replicas int) map[strin
 }
 
 // awaitMachine waits until a machine is as wanted.
-func (f *field) awaitMachine(name string, isWanted func(*clusterv1.Machine) bool) *clusterv1.Machine {
+func (f *fixture) awaitMachine(name string, isWanted func(*clusterv1.Machine) bool) *clusterv1.Machine {
 	f.Helper()
 	return machinetest.Await(f, f, &clusterv1.Machine{}, f.Key(name), isWanted)
 }
 
 // newMachine returns a machine that a person creates.
-func (f *field) newMachine(name string, labels map[string]string) *clusterv1.Machine {
+func (f *fixture) newMachine(name string, labels map[string]string) *clusterv1.Machine {
 	machine := &clusterv1.Machine{ObjectMeta: f.Meta(name)}
 	machine.Labels = labels
 	machine.Spec.ClusterName = "c"

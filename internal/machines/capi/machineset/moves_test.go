@@ -13,7 +13,7 @@ import (
 )
 
 // newSetOf returns a set of a deployment, whose machines have a hash of their template as label.
-func (f *field) newSetOf(d *clusterv1.MachineDeployment, name string, replicas int32) *clusterv1.MachineSet {
+func (f *fixture) newSetOf(d *clusterv1.MachineDeployment, name string, replicas int32) *clusterv1.MachineSet {
 	set := f.newSet(name, replicas)
 	labels := map[string]string{"role": "web", clusterv1.MachineDeploymentUniqueLabel: name}
 	set.Labels, set.Spec.Template.Labels, set.Spec.Selector.MatchLabels = labels, labels, labels
@@ -23,13 +23,13 @@ func (f *field) newSetOf(d *clusterv1.MachineDeployment, name string, replicas i
 	return set
 }
 
-func (f *field) annotate(object client.Object, key, value string) {
+func (f *fixture) annotate(object client.Object, key, value string) {
 	f.Helper()
 	f.MustPatch(object, `{"metadata":{"annotations":{%q:%q}}}`, key, value)
 }
 
 // awaitScalingUp waits until a set reports a problem.
-func (f *field) awaitScalingUp(set *clusterv1.MachineSet, message string) {
+func (f *fixture) awaitScalingUp(set *clusterv1.MachineSet, message string) {
 	f.Helper()
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
 		for _, condition := range s.Conditions {
@@ -44,7 +44,7 @@ func (f *field) awaitScalingUp(set *clusterv1.MachineSet, message string) {
 // TestMachinesAreMoved acts as the deployment of two sets, and as the controller of machines.
 func TestMachinesAreMoved(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	d := f.newDeployment()
 	f.MustCreate(d)
 	source, target := f.newSetOf(d, "from", 3), f.newSetOf(d, "to", 0)
@@ -88,7 +88,7 @@ func TestMachinesAreMoved(t *testing.T) {
 	infrastructure := &v1alpha1.KwokMachine{}
 	f.Must(f.Get(t.Context(), client.ObjectKeyFromObject(moved), infrastructure))
 	if _, isUpdating := infrastructure.Annotations[clusterv1.UpdateInProgressAnnotation]; !isUpdating {
-		t.Errorf("the infrastructure is %+v", infrastructure)
+		t.Errorf("infrastructure: got %+v, want the annotation of a running update", infrastructure)
 	}
 	// The machine is not moved on before its update has ended.
 	f.annotate(source, clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation, "to")
@@ -104,7 +104,7 @@ func TestMachinesAreMoved(t *testing.T) {
 }
 
 // withNode returns the machines that have a node.
-func (f *field) withNode() []*clusterv1.Machine {
+func (f *fixture) withNode() []*clusterv1.Machine {
 	f.Helper()
 	var found []*clusterv1.Machine
 	for _, machine := range f.machines() {
@@ -116,7 +116,7 @@ func (f *field) withNode() []*clusterv1.Machine {
 }
 
 // ofSet returns a machine of a set; nil if there is none.
-func (f *field) ofSet(set *clusterv1.MachineSet) *clusterv1.Machine {
+func (f *fixture) ofSet(set *clusterv1.MachineSet) *clusterv1.Machine {
 	f.Helper()
 	for _, machine := range f.machines() {
 		if metav1.IsControlledBy(machine, set) && machine.DeletionTimestamp == nil {

@@ -13,7 +13,7 @@ import (
 
 func TestMachinesAreAdoptedAndReleasedByTheirLabels(t *testing.T) {
 	t.Parallel()
-	f := newIdleField(t)
+	f := newIdleFixture(t)
 	matching := map[string]string{"set": "web"}
 	orphan, foreign, elsewhere := f.newMachine("orphan", matching), f.newMachine("foreign", matching),
 		f.newMachine("elsewhere", matching)
@@ -54,7 +54,7 @@ func TestMachinesAreAdoptedAndReleasedByTheirLabels(t *testing.T) {
 
 func TestADeletedSetWaitsForItsMachines(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 2)
 	set.Spec.Template.Annotations = map[string]string{held: ""}
 	f.MustCreate(set)
@@ -77,7 +77,7 @@ func TestADeletedSetWaitsForItsMachines(t *testing.T) {
 // kubectl delete --cascade=orphan
 func TestMachinesOutliveASetThatOrphansThem(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 2)
 	f.MustCreate(set)
 	f.awaitReplicas(set, 2)
@@ -96,7 +96,7 @@ func TestMachinesOutliveASetThatOrphansThem(t *testing.T) {
 
 func TestAnInvalidSetTouchesNoMachine(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 2)
 	f.MustCreate(set)
 	f.awaitReplicas(set, 2)
@@ -114,7 +114,7 @@ func TestAnInvalidSetTouchesNoMachine(t *testing.T) {
 
 func TestPausedSetIsUnchanged(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 1)
 	set.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	f.MustCreate(set)

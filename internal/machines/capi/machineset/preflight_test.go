@@ -15,7 +15,7 @@ import (
 // No machines are created while the control plane is not stable, or changes its version.
 func TestMachinesWaitForTheControlPlane(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	plane := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"version": "v1.36.3"}}}
 	plane.SetGroupVersionKind(schema.GroupVersionKind{Group: "infra.example.com", Version: "v1", Kind: "Slab"})
 	plane.SetNamespace(f.Namespace)

@@ -14,7 +14,7 @@ import (
 // and fields that the template no longer has are removed.
 func TestTheTemplateReachesItsMachines(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 1)
 	f.MustCreate(set)
 	f.awaitReplicas(set, 1)
@@ -31,7 +31,8 @@ func TestTheTemplateReachesItsMachines(t *testing.T) {
 		*spec.Deletion.NodeDrainTimeoutSeconds != 60 || *spec.Deletion.NodeDeletionTimeoutSeconds != 5 ||
 		len(spec.ReadinessGates) != 1 ||
 		len(spec.Taints) != 1 || spec.Version != "" {
-		t.Errorf("the machine: %+v", machine)
+		t.Errorf("machine: got %+v, want the same machine with the fields of the template, and without a version",
+			machine)
 	}
 	belongings := []client.Object{&v1alpha1.KwokMachine{}, &v1alpha1.KwokConfig{}}
 	for _, object := range belongings {
@@ -62,7 +63,7 @@ func TestTheTemplateReachesItsMachines(t *testing.T) {
 // afterwards, also if labels change with it.
 func TestBootstrapDataIsUnchanged(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 1)
 	set.Spec.Template.Spec.Bootstrap = clusterv1.Bootstrap{DataSecretName: ptr.To("first")}
 	f.MustCreate(set)
@@ -72,12 +73,12 @@ func TestBootstrapDataIsUnchanged(t *testing.T) {
 		`{"spec":{"template":{"metadata":{"labels":{"zone":"a"}},"spec":{"bootstrap":{"dataSecretName":"second"}}}}}`)
 	machine := f.awaitMachine(before.Name, func(m *clusterv1.Machine) bool { return m.Labels["zone"] == "a" })
 	if name := ptr.Deref(machine.Spec.Bootstrap.DataSecretName, ""); name != "first" {
-		t.Errorf("the machine has the data %q", name)
+		t.Errorf("data of the existing machine: got %q, want first", name)
 	}
 	f.scale(set, 2)
 	for name, machine := range f.awaitReplicas(set, 2) {
 		if data := ptr.Deref(machine.Spec.Bootstrap.DataSecretName, ""); name != before.Name && data != "second" {
-			t.Errorf("the new machine has the data %q", data)
+			t.Errorf("data of the new machine: got %q, want second", data)
 		}
 	}
 }
@@ -86,7 +87,7 @@ func TestBootstrapDataIsUnchanged(t *testing.T) {
 func TestARemovedHookDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	const hook = "pre-drain.delete.hook.machine.cluster.x-k8s.io/backup"
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 1)
 	set.Spec.Template.Annotations = map[string]string{held: "", hook: "operator"}
 	f.MustCreate(set)
@@ -103,7 +104,7 @@ func TestARemovedHookDoesNotComeBack(t *testing.T) {
 		return m.Spec.Deletion.NodeDrainTimeoutSeconds != nil && *m.Spec.Deletion.NodeDrainTimeoutSeconds == 30
 	})
 	if _, ok := machine.Annotations[hook]; ok || machine.Annotations["note"] != "" {
-		t.Errorf("a terminating machine has the annotations %v", machine.Annotations)
+		t.Errorf("annotations of a terminating machine: got %v, want no hook and no note", machine.Annotations)
 	}
 	f.MustPatch(machine, `{"metadata":{"annotations":{%q:null}}}`, held)
 	f.AwaitGone(machine)

@@ -15,7 +15,7 @@ import (
 )
 
 // newDeployment returns one whose sets the test creates.
-func (f *field) newDeployment() *clusterv1.MachineDeployment {
+func (f *fixture) newDeployment() *clusterv1.MachineDeployment {
 	d := &clusterv1.MachineDeployment{ObjectMeta: f.Meta("web")}
 	d.Spec = clusterv1.MachineDeploymentSpec{ClusterName: "c", Replicas: ptr.To[int32](3)}
 	d.Spec.Selector.MatchLabels = map[string]string{"role": "web"}
@@ -26,7 +26,7 @@ func (f *field) newDeployment() *clusterv1.MachineDeployment {
 
 // mark sets the condition of a health check on a machine, and the condition of its owner if the owner has to remediate
 // it.
-func (f *field) mark(name string, health metav1.ConditionStatus, isOwners bool) {
+func (f *fixture) mark(name string, health metav1.ConditionStatus, isOwners bool) {
 	f.Helper()
 	machine := f.machines()[name]
 	before := machine.DeepCopy()
@@ -43,7 +43,7 @@ func (f *field) mark(name string, health metav1.ConditionStatus, isOwners bool) 
 }
 
 // hold keeps machines when they are deleted.
-func (f *field) hold(names ...string) {
+func (f *fixture) hold(names ...string) {
 	f.Helper()
 	for _, name := range names {
 		f.annotate(&clusterv1.Machine{ObjectMeta: f.Meta(name)}, held, "")
@@ -51,7 +51,7 @@ func (f *field) hold(names ...string) {
 }
 
 // release lets machines go that are being deleted, and returns how many there are.
-func (f *field) release() (released int) {
+func (f *fixture) release() (released int) {
 	f.Helper()
 	for _, machine := range f.machines() {
 		if machine.DeletionTimestamp != nil {
@@ -71,7 +71,7 @@ func remediation(machine *clusterv1.Machine) metav1.Condition {
 
 // awaitRemediation waits until so many machines are being deleted because they were marked, and so many wait for that.
 // More are never being deleted.
-func (f *field) awaitRemediation(deleting, waiting int) {
+func (f *fixture) awaitRemediation(deleting, waiting int) {
 	f.Helper()
 	f.Eventually("machines are remediated", func() bool {
 		goes, waits := 0, 0
@@ -93,7 +93,7 @@ func (f *field) awaitRemediation(deleting, waiting int) {
 
 func TestRemediationsAreLimited(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	d := f.newDeployment()
 	d.Spec.Remediation.MaxInFlight = ptr.To(intstr.FromInt32(1))
 	f.MustCreate(d)
@@ -134,7 +134,7 @@ func TestRemediationsAreLimited(t *testing.T) {
 // Without a limit, all marked machines are replaced, including one during its update in place, and no others.
 func TestMarkedMachinesAreReplaced(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 4)
 	f.MustCreate(set)
 	names := slices.Sorted(maps.Keys(f.awaitReplicas(set, 4)))
@@ -167,7 +167,7 @@ func TestMarkedMachinesAreReplaced(t *testing.T) {
 // A marked machine of an outdated set is left to the rollout, which deletes it: it is not worth an update in place.
 func TestARolloutReplacesMarkedMachines(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	d := f.newDeployment()
 	d.Spec.Template.Spec.FailureDomain = "b"
 	f.MustCreate(d)
@@ -190,6 +190,6 @@ func TestARolloutReplacesMarkedMachines(t *testing.T) {
 		clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
 	f.AwaitGone(machine)
 	if remaining := f.machines(); len(remaining) != 0 {
-		t.Errorf("machines remain: %v", slices.Collect(maps.Keys(remaining)))
+		t.Errorf("remaining machines: got %v, want none", slices.Collect(maps.Keys(remaining)))
 	}
 }

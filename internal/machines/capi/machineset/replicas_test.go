@@ -17,7 +17,7 @@ import (
 
 func TestMachinesFollowTheTemplates(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 1)
 	set.Spec.Template.Spec.Version = "v1.36.0"
 	set.Spec.Template.Annotations = map[string]string{"pre-drain.delete.hook.machine.cluster.x-k8s.io/a": "b"}
@@ -26,14 +26,14 @@ func TestMachinesFollowTheTemplates(t *testing.T) {
 	if set.Status.Selector != "set=web" || !slices.Contains(set.Finalizers, clusterv1.MachineSetFinalizer) ||
 		set.Labels[clusterv1.ClusterNameLabel] != "c" || len(set.OwnerReferences) != 1 ||
 		set.OwnerReferences[0].Kind != "Cluster" {
-		t.Errorf("the set: %+v", set)
+		t.Errorf("set: got %+v, want selector set=web, a finalizer, and the Cluster c as owner and label", set)
 	}
 	machine := f.one()
 	if !strings.HasPrefix(machine.Name, "web-") || !metav1.IsControlledBy(machine, set) ||
 		machine.Spec.Version != "v1.36.0" ||
 		machine.Labels[clusterv1.ClusterNameLabel] != "c" || machine.Labels[clusterv1.MachineSetNameLabel] != "web" ||
 		machine.Annotations["pre-drain.delete.hook.machine.cluster.x-k8s.io/a"] != "b" {
-		t.Errorf("the machine: %+v", machine)
+		t.Errorf("machine: got %+v, want web-… of the set, with its version, labels and annotation", machine)
 	}
 	f.Eventually("an event with the name", func() bool {
 		var events eventsv1.EventList
@@ -61,7 +61,7 @@ func TestMachinesFollowTheTemplates(t *testing.T) {
 
 func TestMachineNames(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 2)
 	set.Spec.MachineNaming.Template = strings.Repeat("long-", 15) + "{{ .cluster.name }}-{{ .random }}"
 	f.MustCreate(set)
@@ -75,7 +75,7 @@ func TestMachineNames(t *testing.T) {
 // In Cluster API a machine counts as a replica during its deletion: the next one is created after that.
 func TestHeldMachineIsReplacedAfterItsDeletion(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 3)
 	set.Spec.Template.Annotations = map[string]string{held: ""}
 	f.MustCreate(set)
@@ -97,7 +97,7 @@ func TestHeldMachineIsReplacedAfterItsDeletion(t *testing.T) {
 // If a set is scaled down during the deletion of a machine, it deletes no other machine.
 func TestTerminatingMachineCountsInAScaleDown(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 3)
 	set.Spec.Template.Annotations = map[string]string{held: ""}
 	f.MustCreate(set)
@@ -121,7 +121,7 @@ func TestTerminatingMachineCountsInAScaleDown(t *testing.T) {
 // The annotation's value does not count, and alone it deletes nothing.
 func TestMarkedMachineIsDeletedFirst(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 3)
 	f.MustCreate(set)
 	machines := f.awaitReplicas(set, 3)
@@ -140,7 +140,7 @@ func TestMarkedMachineIsDeletedFirst(t *testing.T) {
 
 func TestTheScaleSubresource(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 1)
 	f.MustCreate(set)
 	f.awaitReplicas(set, 1)
@@ -157,7 +157,7 @@ func TestTheScaleSubresource(t *testing.T) {
 
 func TestRestartWhileScaling(t *testing.T) {
 	t.Parallel()
-	f := newIdleField(t)
+	f := newIdleFixture(t)
 	reach := stage.Sandbox(t).Config
 	stop := f.manage(reach)
 	set := f.newSet("web", 0)

@@ -17,7 +17,7 @@ import (
 // The controller's cache lacks its own creations and deletions of machines.
 func TestStaleCache(t *testing.T) {
 	t.Parallel()
-	f, gate := newIdleField(t), machinetest.NewWatchGate("machines")
+	f, gate := newIdleFixture(t), machinetest.NewWatchGate("machines")
 	f.manage(gate.Config(stage.Sandbox(t).Config))
 	t.Cleanup(gate.Open) // before the controller is stopped
 	first := f.newSet("first", 1)
@@ -51,7 +51,7 @@ func TestStaleCache(t *testing.T) {
 // The garbage collector has made the machines orphans, and the controller does not know it yet.
 func TestOrphansMissingInTheCache(t *testing.T) {
 	t.Parallel()
-	f, gate := newIdleField(t), machinetest.NewWatchGate("machines")
+	f, gate := newIdleFixture(t), machinetest.NewWatchGate("machines")
 	var deletes atomic.Int32
 	f.manage(gate.Config(sandboxtest.Tap(stage.Sandbox(t).Config,
 		func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
@@ -90,7 +90,7 @@ func living(machines map[string]*clusterv1.Machine) []*clusterv1.Machine {
 // that one.
 func TestMarkThatMovesBeforeTheDeletion(t *testing.T) {
 	t.Parallel()
-	f := newIdleField(t)
+	f := newIdleFixture(t)
 	var marked []*clusterv1.Machine
 	f.manage(machinetest.BeforeFirstDelete(stage.Sandbox(t).Config, func(string) {
 		f.MustPatch(marked[0], `{"metadata":{"annotations":{"cluster.x-k8s.io/delete-machine":null}}}`)

@@ -42,7 +42,7 @@ func TestAMachineThatAPersonProvides(t *testing.T) {
 	})
 	machinetest.Await(f, f, machine, key, waits("Provided", "the machine runs as rack://7"))
 	if !machine.Status.Initialization.Provisioned || len(machine.Status.Addresses) != 1 {
-		t.Errorf("after it was provided: %+v", machine.Status)
+		t.Errorf("provided machine: got %+v, want it provisioned, with one address", machine.Status)
 	}
 	machine.Spec.ProviderID = "rack://8"
 	if err := f.Update(t.Context(), machine); err == nil {

@@ -86,7 +86,7 @@ func TestAKwokConfigMakesASecret(t *testing.T) {
 	f.Must(f.Get(t.Context(), f.Key(config.Status.DataSecretName), secret))
 	if string(secret.Data["value"]) != "#cloud-config" || secret.Type != clusterv1.ClusterSecretType ||
 		secret.Labels[clusterv1.ClusterNameLabel] != "c" || !metav1.IsControlledBy(secret, config) {
-		t.Errorf("the Secret: %+v", secret)
+		t.Errorf("Secret: got %+v, want one of the config, with #cloud-config, and the label of cluster c", secret)
 	}
 }
 

@@ -37,7 +37,7 @@ func TestControlPlanes(t *testing.T) {
 
 // testThreeMachines is the job of an administrator: the machines of a cluster get another size.
 func testThreeMachines(t *testing.T) {
-	s := newSite(t)
+	s := newFixture(t)
 	s.addThree()
 	set := s.newSet("Inactive", "RollingUpdate", "small")
 	s.MustCreate(set)
@@ -48,10 +48,10 @@ func testThreeMachines(t *testing.T) {
 		"Observed 3 replica(s) in need of update")
 	if status := seen.Status; status.Replicas != 3 || status.ReadyReplicas != 3 || status.UpdatedReplicas != 0 ||
 		status.UnavailableReplicas != 0 {
-		t.Errorf("before: %+v", status)
+		t.Errorf("before the update: got %+v, want 3 ready replicas, none updated or unavailable", status)
 	}
 	if owned := s.owned(); len(owned) > 0 || len(s.machines()) != 3 {
-		t.Errorf("an inactive set has changed machines: it owns %q", owned)
+		t.Errorf("inactive set: got %d machines, of which it owns %q; want 3 and none", len(s.machines()), owned)
 	}
 
 	foreseen := s.previewed()
@@ -65,11 +65,9 @@ func testThreeMachines(t *testing.T) {
 	s.awaitCondition("Available", metav1.ConditionTrue, "AllReplicasAvailable", "")
 	s.awaitCondition("Degraded", metav1.ConditionFalse, "AsExpected", "")
 	if status := seen.Status; status.Replicas != 3 || status.UpdatedReplicas != 3 {
-		t.Errorf("after: %+v", status)
+		t.Errorf("after the update: got %+v, want 3 replicas, all updated", status)
 	}
-	if racks := s.racks(); racks != "a:large b:large c:large" {
-		t.Errorf("the machines are in %s", racks)
-	}
+	s.expectRacks("a:large b:large c:large")
 	for i, name := range s.owned() {
 		if !regexp.MustCompile(`^shop-master-[a-z0-9]{5}-[012]$`).MatchString(name) {
 			t.Errorf("machine %d is called %s", i, name)
@@ -84,7 +82,7 @@ func testThreeMachines(t *testing.T) {
 		deactivate := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"state":`+state+`}}`))
 		if err := s.Patch(t.Context(), set, deactivate); err == nil ||
 			!strings.Contains(err.Error(), "state cannot be changed once Active") {
-			t.Errorf("an active set was made %s: %v", state, err)
+			t.Errorf("patch of an active set to state %s: got error %v, want a refusal", state, err)
 		}
 	}
 	s.testRelease(set)
@@ -92,7 +90,7 @@ func testThreeMachines(t *testing.T) {
 
 // previewed returns the steps of a preview: the indexes of machines that are created, and the names of those that are
 // deleted.
-func (s *site) previewed() []string {
+func (s *fixture) previewed() []string {
 	s.Helper()
 	preview, err := rolloutpreview.Make(s.Context(), stage.Connect(s), rolloutpreview.Query{
 		Kind: rolloutpreview.ControlPlaneMachineSetKind, Namespace: s.Namespace, Name: "cluster",
@@ -110,7 +108,7 @@ func (s *site) previewed() []string {
 }
 
 // done returns the steps that the set has done, by its events, in the same words.
-func (s *site) done() []string {
+func (s *fixture) done() []string {
 	s.Helper()
 	happened := append(s.Events("cluster", "Created"), s.Events("cluster", "Deleted")...)
 	slices.SortFunc(happened, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
@@ -127,7 +125,7 @@ func (s *site) done() []string {
 }
 
 // testRelease deletes the set, whose machines stay.
-func (s *site) testRelease(set *machinev1.ControlPlaneMachineSet) {
+func (s *fixture) testRelease(set *machinev1.ControlPlaneMachineSet) {
 	s.Helper()
 	before := s.machines()
 	s.MustDelete(set)
@@ -145,7 +143,7 @@ func (s *site) testRelease(set *machinev1.ControlPlaneMachineSet) {
 
 // watchReady counts running machines until the function that it returns is called, which returns the fewest and the
 // most.
-func (s *site) watchReady() func() (fewest, most int) {
+func (s *fixture) watchReady() func() (fewest, most int) {
 	fewest, most := 99, 0
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -175,7 +173,7 @@ func (s *site) watchReady() func() (fewest, most int) {
 
 // testDeletedMachines, of which two are deleted at once, and one is held by a hook.
 func testDeletedMachines(t *testing.T) {
-	s := newSite(t)
+	s := newFixture(t)
 	s.addThree()
 	s.MustPatch(s.machine("a"),
 		`{"spec":{"lifecycleHooks":{"preDrain":[{"name":"Quorum","owner":"etcd"}]},"metadata":{}},
@@ -187,9 +185,7 @@ func testDeletedMachines(t *testing.T) {
 	s.deleteMachine("b")
 	s.awaitCondition("Progressing", metav1.ConditionTrue, "ExcessReplicas",
 		"machine "+s.name("a")+" is being deleted (held by the hook Quorum of etcd: its member has no replacement)")
-	if racks := s.racks(); racks != "a:small a:small b:small c:small" {
-		t.Errorf("the machines are in %s", racks)
-	}
+	s.expectRacks("a:small a:small b:small c:small")
 	s.MustPatch(s.machine("a"), `{"spec":{"lifecycleHooks":null}}`)
 	s.Eventually("three machines", func() bool { return s.racks() == "a:small b:small c:small" })
 	s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
@@ -197,7 +193,7 @@ func testDeletedMachines(t *testing.T) {
 
 // testAnotherOwner is for a machine of another controller.
 func testAnotherOwner(t *testing.T) {
-	s := newSite(t)
+	s := newFixture(t)
 	s.addThree()
 	owner := &corev1.ConfigMap{ObjectMeta: s.Meta("owner")}
 	s.MustCreate(owner)
@@ -213,7 +209,7 @@ func testAnotherOwner(t *testing.T) {
 
 // testMissingMachine is for a set of three while there are two machines, and then one in another rack.
 func testMissingMachine(t *testing.T) {
-	s := newSite(t)
+	s := newFixture(t)
 	s.addMachines(map[string]string{"a": kwokValue("a", "small"), "b": kwokValue("b", "small")})
 	s.MustCreate(s.newSet("Active", "RollingUpdate", "small"))
 	s.awaitCondition("Degraded", metav1.ConditionTrue, "ReplicasMismatch",
@@ -224,7 +220,7 @@ func testMissingMachine(t *testing.T) {
 
 // testNoMachine is for a set without machines.
 func testNoMachine(t *testing.T) {
-	s := newSite(t)
+	s := newFixture(t)
 	s.MustCreate(s.newSet("Inactive", "RollingUpdate", "small"))
 	s.awaitCondition("Degraded", metav1.ConditionTrue, "NoReadyMachines", "")
 	s.awaitCondition("Available", metav1.ConditionFalse, "UnavailableReplicas", "Missing 3 available replica(s)")
@@ -232,25 +228,21 @@ func testNoMachine(t *testing.T) {
 
 // testFailingTemplate is for a template whose machines fail until it is corrected.
 func testFailingTemplate(t *testing.T) {
-	s := newSite(t)
+	s := newFixture(t)
 	s.addThree()
 	set := s.newSet("Active", "RollingUpdate", "small")
 	s.MustCreate(set)
 	s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
 	s.setMistake(set, `"yes"`)
 	s.awaitCondition("Degraded", metav1.ConditionTrue, "FailedReplacement", "mistake")
-	if racks := s.racks(); racks != "a:small a:small b:small c:small" {
-		t.Errorf("the machines are in %s", racks)
-	}
+	s.expectRacks("a:small a:small b:small c:small")
 	s.setMistake(set, `null`)
 	s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
-	if racks := s.racks(); racks != "a:small b:small c:small" {
-		t.Errorf("the machines are in %s", racks)
-	}
+	s.expectRacks("a:small b:small c:small")
 }
 
 // setMistake sets a field in the infrastructure object of the template that no object has.
-func (s *site) setMistake(set *machinev1.ControlPlaneMachineSet, mistake string) {
+func (s *fixture) setMistake(set *machinev1.ControlPlaneMachineSet, mistake string) {
 	s.Helper()
 	s.MustPatch(set,
 		`{"spec":{"template":{"machines_v1beta1_machine_openshift_io":{"spec":{"providerSpec":{"value":{"mistake":%s}}}}}}}`, mistake)
@@ -259,7 +251,7 @@ func (s *site) setMistake(set *machinev1.ControlPlaneMachineSet, mistake string)
 // TestUnmanagedNodes has a node of the control plane without a Machine, beside which nothing is replaced.
 func TestUnmanagedNodes(t *testing.T) {
 	manage(t)
-	s := &site{stage.NewFixture(t)}
+	s := &fixture{stage.NewFixture(t)}
 	s.addThree()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name:   s.name("by-hand"),

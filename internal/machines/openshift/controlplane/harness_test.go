@@ -29,14 +29,14 @@ var stage = machinetest.New(sandbox.Options{})
 
 func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
-// A site is the namespace of one test, with the machines of a control plane. Their nodes don't have the label of the
+// A fixture is the namespace of one test, with the machines of a control plane. Their nodes don't have the label of the
 // control plane: the nodes of one test would be unmanaged in the others.
-type site struct{ *machinetest.Fixture }
+type fixture struct{ *machinetest.Fixture }
 
-// newSite creates a namespace.
-func newSite(t *testing.T) *site {
+// newFixture creates a namespace.
+func newFixture(t *testing.T) *fixture {
 	t.Parallel()
-	return &site{stage.NewFixture(t)}
+	return &fixture{stage.NewFixture(t)}
 }
 
 // manageMachines runs the controllers of Machines and infrastructure until the test ends. One process handles the
@@ -63,15 +63,15 @@ func manage(t *testing.T) {
 const labelsOf = `{machine.openshift.io/cluster-api-cluster: shop, machine.openshift.io/cluster-api-machine-role: master, machine.openshift.io/cluster-api-machine-type: master}`
 
 // name returns the name of a machine, which is that of its node: other tests have other nodes.
-func (s *site) name(short string) string { return s.Namespace + "-" + short }
+func (s *fixture) name(short string) string { return s.Namespace + "-" + short }
 
 // machine returns a machine to be changed.
-func (s *site) machine(short string) *machinev1beta1.Machine {
+func (s *fixture) machine(short string) *machinev1beta1.Machine {
 	return &machinev1beta1.Machine{ObjectMeta: s.Meta(s.name(short))}
 }
 
 // addMachines creates machines with a providerSpec.value each, and waits until they run.
-func (s *site) addMachines(values map[string]string) {
+func (s *fixture) addMachines(values map[string]string) {
 	s.Helper()
 	for name, value := range values {
 		machine := s.machine(name)
@@ -93,7 +93,7 @@ func kwokValue(rack, size string) string {
 }
 
 // addThree adds three machines of size small in racks a, b and c.
-func (s *site) addThree() {
+func (s *fixture) addThree() {
 	s.Helper()
 	s.addMachines(map[string]string{
 		"a": kwokValue("a", "small"),
@@ -103,7 +103,7 @@ func (s *site) addThree() {
 }
 
 // newSet returns a set of simulated machines in racks a, b and c.
-func (s *site) newSet(state, strategy, size string) *machinev1.ControlPlaneMachineSet {
+func (s *fixture) newSet(state, strategy, size string) *machinev1.ControlPlaneMachineSet {
 	s.Helper()
 	set := &machinev1.ControlPlaneMachineSet{ObjectMeta: s.Meta("cluster")}
 	s.Must(yaml.UnmarshalStrict([]byte(fmt.Sprintf(`
@@ -124,7 +124,7 @@ template:
 }
 
 // awaitCondition waits until a set's status has a condition, with a text in its message, and returns the set.
-func (s *site) awaitCondition(kind string, status metav1.ConditionStatus, reason,
+func (s *fixture) awaitCondition(kind string, status metav1.ConditionStatus, reason,
 	text string) *machinev1.ControlPlaneMachineSet {
 	s.Helper()
 	return machinetest.Await(s, s, &machinev1.ControlPlaneMachineSet{}, s.Key("cluster"),
@@ -135,7 +135,7 @@ func (s *site) awaitCondition(kind string, status metav1.ConditionStatus, reason
 		})
 }
 
-func (s *site) machines() []machinev1beta1.Machine {
+func (s *fixture) machines() []machinev1beta1.Machine {
 	s.Helper()
 	var list machinev1beta1.MachineList
 	s.MustList(&list)
@@ -143,7 +143,7 @@ func (s *site) machines() []machinev1beta1.Machine {
 }
 
 // owned returns the names of the machines that a set owns.
-func (s *site) owned() []string {
+func (s *fixture) owned() []string {
 	s.Helper()
 	var names []string
 	for _, m := range s.machines() {
@@ -154,8 +154,16 @@ func (s *site) owned() []string {
 	return names
 }
 
+// expectRacks compares the racks and sizes of the machines.
+func (s *fixture) expectRacks(want string) {
+	s.Helper()
+	if got := s.racks(); got != want {
+		s.Errorf("racks and sizes of the machines: got %s, want %s", got, want)
+	}
+}
+
 // racks returns the racks of the machines, which their nodes have as a label.
-func (s *site) racks() string {
+func (s *fixture) racks() string {
 	s.Helper()
 	var racks []string
 	for _, m := range s.machines() {
@@ -175,7 +183,7 @@ func (s *site) racks() string {
 	return strings.Join(racks, " ")
 }
 
-func (s *site) deleteMachine(name string) {
+func (s *fixture) deleteMachine(name string) {
 	s.Helper()
 	s.MustDelete(s.machine(name), client.PropagationPolicy(metav1.DeletePropagationBackground))
 }

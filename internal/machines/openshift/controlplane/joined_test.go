@@ -13,7 +13,7 @@ import (
 // TestMachineThatJoinsBeforeItsDeletion lets an outdated machine join after the set has read it, and before the set
 // deletes it as an unready machine: it must stay, and the older machine of its index must be deleted.
 func TestMachineThatJoinsBeforeItsDeletion(t *testing.T) {
-	s := newSite(t)
+	s := newFixture(t)
 	manageMachines(t)
 	s.addThree()
 	var fresh string

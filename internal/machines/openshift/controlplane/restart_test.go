@@ -42,7 +42,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 		"two are deleted":        {size: "small", isDeleted: true, wantedKept: 1, wantedCuts: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t)
+			s := newFixture(t)
 			s.addThree()
 			old := s.uids()
 			if c.isLost {
@@ -73,7 +73,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 // testKilledRelease deletes a set: its machines stay, also if the controller is killed before it has released all of
 // them.
 func testKilledRelease(t *testing.T) {
-	s := newSite(t)
+	s := newFixture(t)
 	s.addThree()
 	old := s.uids()
 	set := s.newSet("Active", "RollingUpdate", "small")
@@ -84,14 +84,14 @@ func testKilledRelease(t *testing.T) {
 	s.MustDelete(set)
 	cuts := s.liveAndDie(func() bool { return apierrors.IsNotFound(s.Get(s.Context(), s.Key("cluster"), set)) })
 	if cuts != 3 { // two machines, and the finalizer
-		t.Errorf("it was killed %d times", cuts)
+		t.Errorf("got %d kills, want 3", cuts)
 	}
 	s.expectReleased(old)
 }
 
 // testReleaseThatFails checks the report of a release that fails.
 func testReleaseThatFails(t *testing.T) {
-	s := newSite(t)
+	s := newFixture(t)
 	s.addThree()
 	old := s.uids()
 	set := s.newSet("Active", "RollingUpdate", "small")
@@ -111,7 +111,7 @@ func testReleaseThatFails(t *testing.T) {
 	listed, err := overview.List(t.Context(), stage.Connect(t), overview.Query{Namespace: s.Namespace})
 	s.Must(err)
 	if waits := listed.ControlPlanes[0].Waits; !strings.Contains(waits, "can't be released: release machine ") {
-		t.Errorf("it waits: %s", waits)
+		t.Errorf("got wait %q, want one for machines that can't be released", waits)
 	}
 	stop()
 	s.runSet(stage.Sandbox(t).Config)
@@ -120,7 +120,7 @@ func testReleaseThatFails(t *testing.T) {
 }
 
 // expectReleased expects that the machines with some UIDs exist, and have no controller.
-func (s *site) expectReleased(wanted []types.UID) {
+func (s *fixture) expectReleased(wanted []types.UID) {
 	s.Helper()
 	if after := s.uids(); !slices.Equal(after, wanted) {
 		s.Errorf("the machines are %v, want %v", after, wanted)
@@ -134,7 +134,7 @@ func (s *site) expectReleased(wanted []types.UID) {
 }
 
 // uids returns the UIDs of the machines, in the order of their names.
-func (s *site) uids() []types.UID {
+func (s *fixture) uids() []types.UID {
 	s.Helper()
 	var uids []types.UID
 	for _, m := range s.machines() {
@@ -144,7 +144,7 @@ func (s *site) uids() []types.UID {
 }
 
 // loseMachine deletes the infrastructure of a machine.
-func (s *site) loseMachine(short string) {
+func (s *fixture) loseMachine(short string) {
 	s.Helper()
 	s.MustDelete(&v1alpha1.KwokMachine{ObjectMeta: s.Meta(s.name(short))})
 	s.AwaitMachine(s.name(short), func(m *machinev1beta1.Machine) bool {
@@ -153,14 +153,14 @@ func (s *site) loseMachine(short string) {
 }
 
 // runSet runs the controller of sets, for this namespace only, until the test ends or stop is called.
-func (s *site) runSet(reach *rest.Config) (stop func()) {
+func (s *fixture) runSet(reach *rest.Config) (stop func()) {
 	s.Helper()
 	return stage.ManageIn(s, s.Namespace, reach, controlplane.SetupWithManager)
 }
 
 // liveAndDie runs the controller, and kills it before its second write, until the work is done without one. It returns
 // how often it was killed.
-func (s *site) liveAndDie(isDone func() bool) (cuts int) {
+func (s *fixture) liveAndDie(isDone func() bool) (cuts int) {
 	s.Helper()
 	for {
 		cut := sandboxtest.NewCut(2)
@@ -177,7 +177,7 @@ func (s *site) liveAndDie(isDone func() bool) (cuts int) {
 
 // checkWrite looks at the machines before the controller creates or deletes one: no fourth one is created beside four,
 // and one that runs is deleted only while three others do, any other one while two do.
-func (s *site) checkWrite(r *http.Request) error {
+func (s *fixture) checkWrite(r *http.Request) error {
 	request, ok := sandboxtest.ParseRequest(r)
 	if !ok || request.Resource != "machines" || r.Method != http.MethodPost && r.Method != http.MethodDelete {
 		return nil
@@ -221,7 +221,7 @@ func describe(machines []machinev1beta1.Machine) []string {
 }
 
 // isSettled reports whether the set has three machines of a size, one in each rack, and nothing to do.
-func (s *site) isSettled(size string) bool {
+func (s *fixture) isSettled(size string) bool {
 	s.Helper()
 	set := &machinev1.ControlPlaneMachineSet{}
 	s.Must(s.Get(s.Context(), s.Key("cluster"), set))

@@ -124,13 +124,13 @@ func TestStatusOfAStorm(t *testing.T) {
 	if diff := cmp.Diff(want, check.Status.Conditions); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
-	if again := nextStatus(check, remediation.Census{Machines: 40, Healthy: 20, Most: 16},
-		now.Add(time.Hour)); !cmp.Equal(again, check.Status) {
-		t.Errorf("the same once more:\n%s", cmp.Diff(check.Status, again))
+	if repeated := nextStatus(check, remediation.Census{Machines: 40, Healthy: 20, Most: 16},
+		now.Add(time.Hour)); !cmp.Equal(repeated, check.Status) {
+		t.Errorf("status of the same census (-want +got):\n%s", cmp.Diff(check.Status, repeated))
 	}
 	check.Status = nextStatus(check, remediation.Census{Machines: 40, Healthy: 25, Most: 16}, now.Add(time.Hour))
 	if got := check.Status; got.RemediationsAllowed != 1 || got.Conditions[0].Status != "True" ||
 		got.Conditions[0].Reason != "" {
-		t.Errorf("after the storm: %+v", got)
+		t.Errorf("after the storm: got %+v, want one remediation allowed, and the first condition True", got)
 	}
 }

@@ -56,7 +56,7 @@ func TestAdoption(t *testing.T) {
 	f.Eventually("the marked machine goes", func() bool { return !names(f.machines())["early"] })
 	f.awaitReplicas(set, 2)
 	if remaining := names(f.machines()); !remaining["foreign"] || !remaining["late"] || len(remaining) != 4 {
-		t.Errorf("these remain: %v", remaining)
+		t.Errorf("remaining machines: got %v, want four, with foreign and late", remaining)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestDeletionOfASet(t *testing.T) {
 			}
 			exists := f.Get(t.Context(), client.ObjectKeyFromObject(set), set) == nil
 			if exists != (policy == metav1.DeletePropagationForeground) {
-				t.Errorf("the set is there: %t", exists)
+				t.Errorf("set exists: got %t with policy %s", exists, policy)
 			}
 			for i := range machines {
 				f.MustPatch(&machines[i], `{"metadata":{"finalizers":null}}`)

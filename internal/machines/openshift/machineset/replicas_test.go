@@ -39,11 +39,11 @@ func TestMachinesAreMadeOfTheTemplate(t *testing.T) {
 	created := slices.Sorted(maps.Keys(names(made)))
 	if notes := f.eventsOf(set, "SuccessfulCreate"); !slices.Equal(notes,
 		[]string{"Created machines: " + strings.Join(created, ", ")}) {
-		t.Errorf("the event is %q, and the machines are %q", notes, created)
+		t.Errorf("got events %q, want one about the machines %q", notes, created)
 	}
 	for _, m := range made {
 		if !strings.HasPrefix(m.Name, "web-") {
-			t.Errorf("the name is %q", m.Name)
+			t.Errorf("got name %q, want prefix web-", m.Name)
 		}
 		if diff := cmp.Diff(set.Spec.Template.Spec, m.Spec); diff != "" {
 			t.Errorf("spec (-template +machine):\n%s", diff)
@@ -89,7 +89,7 @@ func TestScaleSubresource(t *testing.T) {
 			t.Errorf("%d machines after scaling to %d", len(remaining), replicas)
 		}
 		if err := f.SubResource("scale").Get(t.Context(), set, scale); err != nil || scale.Status.Replicas != replicas {
-			t.Errorf("the scale subresource contains %d replicas, not of %d: %v", scale.Status.Replicas, replicas, err)
+			t.Errorf("scale subresource: got %d replicas, error %v, want %d", scale.Status.Replicas, err, replicas)
 		}
 	}
 }

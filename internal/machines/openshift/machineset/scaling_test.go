@@ -81,7 +81,7 @@ func TestInvalidSetTouchesNoMachine(t *testing.T) {
 	}
 	f.Eventually("an event", func() bool { return len(f.eventsOf(set, "ReconcileError")) == 1 })
 	if note := f.eventsOf(set, "ReconcileError")[0]; note != want {
-		t.Errorf("the event is %q", note)
+		t.Errorf("event: got %q, want %q", note, want)
 	}
 	if count := len(f.machines()); count != 2 {
 		t.Errorf("%d machines, not 2", count)
@@ -104,7 +104,7 @@ func TestRefusedMachines(t *testing.T) {
 	})
 	const want = `machines.machine.openshift.io is forbidden: exceeded quota: limit`
 	if message := *refused.Status.ErrorMessage; refused.Status.ErrorReason != nil || !strings.Contains(message, want) {
-		t.Errorf("the status is %q, reason %v", message, refused.Status.ErrorReason)
+		t.Errorf("got message %q, reason %v, want message %q, no reason", message, refused.Status.ErrorReason, want)
 	}
 	f.Eventually("an event", func() bool { return len(f.eventsOf(set, "ReconcileError")) > 0 })
 	if notes := f.eventsOf(set, "ReconcileError"); len(notes) > 3 { // one for each message, not for each try

@@ -195,11 +195,11 @@ func TestWantedNode(t *testing.T) {
 	if diff := cmp.Diff(want, wanted); diff != "" {
 		t.Errorf("the node (-want +got):\n%s", diff)
 	}
-	if again, _ := wantedNode(wanted, machine); again != nil {
-		t.Errorf("the node lacks something still: %v", again)
+	if changed, _ := wantedNode(wanted, machine); changed != nil {
+		t.Errorf("second call: got node %v, want no change", changed)
 	}
 	machine.Spec.Labels, machine.Spec.Annotations, machine.Spec.Taints = nil, nil, nil
-	if later, _ := wantedNode(wanted, machine); later != nil {
-		t.Errorf("the node lost settings that the Machine no longer has: %v", later)
+	if changed, _ := wantedNode(wanted, machine); changed != nil {
+		t.Errorf("without settings of the Machine: got node %v, want no change", changed)
 	}
 }

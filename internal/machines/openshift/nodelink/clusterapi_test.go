@@ -37,7 +37,7 @@ func TestANodeOfClusterAPIIsNotLinked(t *testing.T) {
 	if m := s.AwaitMachine("m", func(*machinev1beta1.Machine) bool {
 		return true
 	}); m.Status.NodeRef != nil {
-		t.Errorf("the node is linked: %+v", m.Status.NodeRef)
+		t.Errorf("status.nodeRef: got %+v, want none", m.Status.NodeRef)
 	}
 	s.MustDelete(s.clusterAPI)
 	s.AwaitGone(s.clusterAPI)
@@ -64,7 +64,7 @@ func TestANodeOfOpenShiftIsNotLinked(t *testing.T) {
 			return healthy != nil && healthy.Message == want
 		})
 	if seen.Status.NodeRef.Name != "" {
-		t.Errorf("the node is linked: %+v", seen.Status.NodeRef)
+		t.Errorf("status.nodeRef: got %+v, want none", seen.Status.NodeRef)
 	}
 	s.MustDelete(s.openShift)
 	stop() // the controller may not have seen yet that the Machine is deleted, and would restore the annotation
