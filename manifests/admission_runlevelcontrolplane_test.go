@@ -25,7 +25,7 @@ func TestAdmissionOfRunlevelControlPlanes(t *testing.T) {
 	for _, test := range []struct{ spec, want string }{
 		{`{version: v1.36.0, ` + template + `}`, ``},
 		{`{version: v1.36.0, replicas: 3, ` + noSurge + `, ` + template + `}`, ``},
-		{`{version: v1.36.0, replicas: 2, ` + template + `}`, `has to be odd: write 1, 3, 5 or 7`},
+		{`{version: v1.36.0, replicas: 2, ` + template + `}`, `must be odd: write 1, 3, 5 or 7`},
 		{`{version: v1.36.0, replicas: 0, ` + template + `}`, `should be greater than or equal to 1`},
 		{`{version: "1.36", ` + template + `}`, `spec.version in body should match`},
 		{`{version: v1.36.0, ` + noSurge + `, ` + template + `}`,

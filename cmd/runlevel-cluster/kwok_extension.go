@@ -99,7 +99,7 @@ func (e *extension) updateMachine(ctx context.Context, request *hooksv1.UpdateMa
 	node, err := e.nodes.Get(ctx, machine.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("there is no Node %s: delete the Machine, so that it is replaced", machine.Name)
+		return fmt.Errorf("the Node %s does not exist: delete the Machine, so that it is replaced", machine.Name)
 	case err != nil:
 		return err
 	case node.Spec.ProviderID != machine.Spec.ProviderID:

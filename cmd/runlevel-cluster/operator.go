@@ -44,7 +44,7 @@ operator; KUBECONFIG names another cluster than the one that the operator runs i
 			case folder != "" && !filepath.IsAbs(folder):
 				return errors.New("--payload-dir: name an absolute path")
 			case o.Features.Set != "" && !slices.Contains(payload.FeatureSets(), o.Features.Set):
-				return fmt.Errorf("--feature-set: there is no feature set %q: use one of %s", o.Features.Set,
+				return fmt.Errorf("--feature-set: unknown feature set %q: use one of %s", o.Features.Set,
 					strings.Join(payload.FeatureSets(), ", "))
 			case o.Standard != ready.Full && o.Standard != ready.Upstream:
 				return errors.New("--wait-for: use ready or upstream")

@@ -124,12 +124,12 @@ func wrongFlag(command *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) && foreignFlags[unknown.GetSpecifiedName()] != "" {
-		return core.Misusef("there is no flag --%s: %s", unknown.GetSpecifiedName(),
+		return core.Misusef("unknown flag --%s: %s", unknown.GetSpecifiedName(),
 			foreignFlags[unknown.GetSpecifiedName()])
 	}
 	isNamespace := unknown != nil && (unknown.GetSpecifiedName() == "n" || unknown.GetSpecifiedName() == "namespace")
 	if isNamespace && command.Flags().Lookup("record-namespace") != nil {
-		return core.Misusef("there is no flag -n: a release may have objects in several namespaces; " +
+		return core.Misusef("unknown flag -n: a release may have objects in several namespaces; " +
 			"--record-namespace is the namespace of its record")
 	}
 	if !errors.As(err, &invalid) {

@@ -350,7 +350,7 @@ func (c *Cluster) IsCustom(ctx context.Context, resource Resource) (bool, error)
 }
 
 func customError(resource Resource, err error) error {
-	return fmt.Errorf("it is not known whether kind %s is a definition's: %w", resource.GroupKind(), err)
+	return fmt.Errorf("cannot determine whether kind %s is a definition's: %w", resource.GroupKind(), err)
 }
 
 // customVersions returns the group versions of definitions. The label alone is not proof: a user may

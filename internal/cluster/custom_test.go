@@ -180,7 +180,7 @@ func TestIsCustomWithoutTheRightToReadAPIServices(t *testing.T) {
 		custom, err := c.IsCustom(t.Context(), kind)
 		if custom || !apierrors.IsForbidden(err) ||
 			!strings.HasPrefix(err.Error(),
-				"it is not known whether kind Widget.forbidden.example.com is a definition's: ") {
+				"cannot determine whether kind Widget.forbidden.example.com is a definition's: ") {
 			t.Errorf("got IsCustom %t (%v), want a forbidden error", custom, err)
 		}
 	}

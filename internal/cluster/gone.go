@@ -27,7 +27,7 @@ func (c *Cluster) FindOrGone(ctx context.Context, kind schema.GroupKind) (Resour
 		return found, err
 	}
 	if holder, holderErr := holderOf(ctx, c, kind); holderErr != nil {
-		return Resource{}, fmt.Errorf("it is not known whether kind %s is gone: %w", kind, holderErr)
+		return Resource{}, fmt.Errorf("cannot determine whether kind %s is still defined: %w", kind, holderErr)
 	} else if holder != "" {
 		return Resource{}, &HeldKind{kind, holder}
 	}

@@ -159,23 +159,23 @@ func awaitReplacement(v view) (Step, bool) {
 	case len(filterByPlace(silent, leaving)) == len(silent) && slices.ContainsFunc(silent, isSilent):
 		step.Reason = "MemberSilent"
 		step.Message = fmt.Sprintf(
-			"members of machines that are being deleted do not answer, and may only be restarting: %s", list(silent),
+			"members of machines that are being deleted do not answer, and may be restarting: %s", list(silent),
 		)
 	case len(filterByPlace(silent, leaving)) < len(silent):
 		step.Reason = "UnhealthyMembers"
-		step.Message = fmt.Sprintf("no member that answers is removed while others do not: %s; have them answer, "+
-			"delete their machines, or remove them (etcdctl member remove)", list(silent))
+		step.Message = fmt.Sprintf("members do not answer: %s; no other member is removed until they answer, their "+
+			"machines are deleted, or they are removed (etcdctl member remove)", list(silent))
 	case len(filterByPlace(members, shared)) > 0:
 		step.Reason = "SharedAddress"
-		step.Message = fmt.Sprintf("these members are, by their addresses, on a machine that is being deleted and on "+
-			"one that is not: %s",
+		step.Message = fmt.Sprintf("the addresses of these members match both a machine that is being deleted and a "+
+			"machine that stays: %s",
 			list(filterByPlace(members, shared)))
 	case v.lacksVoter() && len(learners) > 0:
 		step.Reason = "LearnerStarts"
 		step.Message = fmt.Sprintf("waiting for learners to start: %s", list(learners))
 	default:
 		step.Reason = "ReplacementMissing"
-		step.Message = fmt.Sprintf("%d voting members are wanted on machines that stay, and %d are there: waiting "+
+		step.Message = fmt.Sprintf("%d voting members are required on machines that stay, and %d exist: waiting "+
 			"for another machine of the control plane, and a learner on it",
 			v.Voters, len(v.voters)-len(filterByPlace(v.voters, leaving)))
 	}

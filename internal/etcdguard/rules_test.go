@@ -224,7 +224,7 @@ func TestHold(t *testing.T) {
 		want    string // the beginning
 	}{
 		{"a member is on it", []string{"m0 deleting"}, 0,
-			"etcd member e0 (1) is on this machine: 3 voting members are wanted"},
+			"etcd member e0 (1) is on this machine: 3 voting members are required"},
 		{"a learner is on it", []string{"m3 added", "m3 deleting", "e3 learns"}, 3,
 			"etcd member e3 (4) is on this machine: learner e3 (4) is removed"},
 		{"one that has not started is on it", []string{"m3 added", "e3 learns", "e3 unstarted"}, 3,

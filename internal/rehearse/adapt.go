@@ -52,7 +52,7 @@ func (a *adapter) adaptManifest(m *payload.Manifest, origin lint.Origin) *payloa
 		return nil
 	case needsOwnController(object) && !a.ready.has(kind):
 		_ = unstructured.SetNestedField(object.Object, ready.None, "metadata", "annotations", ready.Annotation)
-		note = "it is not awaited, since its controller does not run here: --ready can say what makes it ready"
+		note = "it is not awaited, since its controller does not run here: --ready can define when it is ready"
 	default:
 		return m
 	}

@@ -85,7 +85,7 @@ func (r *run) recordDeleted(ctx context.Context) {
 			continue // it was never observed, or never deleted
 		}
 		if err := cluster.RecordEvent(ctx, r.cluster,
-			tombstone.Event(item.ID, item.UID, tombstone.ReasonDeleted, "it is gone")); err != nil {
+			tombstone.Event(item.ID, item.UID, tombstone.ReasonDeleted, "the object is deleted")); err != nil {
 			klog.FromContext(ctx).V(1).Info("an event could not be written", "object", item.ID.String(), "err", err)
 		}
 	}

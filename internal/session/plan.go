@@ -143,7 +143,7 @@ func (o *Outcome) countDependents(ctx context.Context,
 	for uid, id := range o.deletedObjects() {
 		resource, err := c.FindKind(ctx, id.GroupKind())
 		if err != nil {
-			return nil, nil, fmt.Errorf("count what goes with %s: %w", id, err)
+			return nil, nil, fmt.Errorf("count the objects that are deleted with %s: %w", id, err)
 		}
 		deleted = append(deleted, objectmeta.LiveMetadata{ID: resource.Scoped(id), Resource: resource, UID: uid})
 	}

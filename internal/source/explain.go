@@ -76,7 +76,7 @@ func explainConnection(registry string, err error) string {
 		return fmt.Sprintf("the certificate of %s is of an authority that isn't trusted: set SSL_CERT_FILE to that "+
 			"authority's certificate, or use --insecure", registry)
 	case errors.As(err, &otherHost), errors.As(err, &invalid):
-		return fmt.Sprintf("the certificate of %s isn't valid: %v; --insecure takes it all the same", registry,
+		return fmt.Sprintf("the certificate of %s isn't valid: %v; pass --insecure to accept it", registry,
 			certificateError(err))
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Sprintf("nothing answers at %s (connection refused): check its name and port, and that it's running",

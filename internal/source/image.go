@@ -110,9 +110,9 @@ func choosePlatform(images []v1.Descriptor, wanted v1.Platform) (v1.Descriptor, 
 	}
 	slices.Sort(available)
 	if len(available) == 0 {
-		return v1.Descriptor{}, fmt.Errorf("there is no image for %s, nor for any other platform", wanted)
+		return v1.Descriptor{}, fmt.Errorf("no image for platform %s, or for any other platform", wanted)
 	}
-	return v1.Descriptor{}, fmt.Errorf("there is no image for %s, only for %s", wanted,
+	return v1.Descriptor{}, fmt.Errorf("no image for platform %s, only for %s", wanted,
 		strings.Join(slices.Compact(available), ", "))
 }
 

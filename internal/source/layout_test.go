@@ -116,7 +116,7 @@ func TestAPlatformOfALayoutIsChosen(t *testing.T) {
 					map[string]string{"manifests/name.yaml": strings.TrimPrefix(platform, "linux/")})
 			}
 			checkFailure(t, dir, source.Options{Platform: "linux/s390x"},
-				"REF: there is no image for linux/s390x, only for linux/amd64, linux/arm64")
+				"REF: no image for platform linux/s390x, only for linux/amd64, linux/arm64")
 		})
 	}
 	if got := open(t, nested, source.Options{Platform: "linux/arm64"}).Digest; got != digestOf(t, index) {

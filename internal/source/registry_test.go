@@ -182,10 +182,10 @@ func TestAPlatformOfAnImageIsChosen(t *testing.T) {
 		open(t, outer, source.Options{Platform: platform})
 	}
 	checkFailure(t, ref, source.Options{Platform: "linux/s390x"},
-		"REF: there is no image for linux/s390x, only for linux/amd64, linux/arm64/v8")
+		"REF: no image for platform linux/s390x, only for linux/amd64, linux/arm64/v8")
 	none := target.has(t, "repo:none", mutate.IndexMediaType(empty.Index, types.DockerManifestList))
 	checkFailure(t, none, source.Options{Platform: "linux/s390x"},
-		"REF: there is no image for linux/s390x, nor for any other platform")
+		"REF: no image for platform linux/s390x, or for any other platform")
 }
 
 func TestIndexesAreNotNestedWithoutEnd(t *testing.T) {
@@ -381,7 +381,7 @@ func TestTheCertificateIsLookedAt(t *testing.T) {
 		ref := target.has(t, "repo:1.0", smallImage(t))
 		checkFailure(t, ref, source.Options{},
 			fmt.Sprintf("REF: the certificate of %s isn't valid: x509: cannot validate certificate for 127.0.0.1 "+
-				"because it doesn't contain any IP SANs; --insecure takes it all the same", target.host))
+				"because it doesn't contain any IP SANs; pass --insecure to accept it", target.host))
 	})
 	t.Run("a certificate file that isn't there is an error", func(t *testing.T) {
 		target := serveRegistry(t, nil, stranger)

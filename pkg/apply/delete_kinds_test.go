@@ -54,7 +54,7 @@ func TestTombstoneMatchesAnyVersionOfItsKind(t *testing.T) {
 		t.Errorf("got change %+v, want action %s", got, object.Deleted)
 	}
 	// It has no namespace, though its tombstone may have one.
-	want := []string{"Normal DeleteRequested: the release deletes it", "Normal Deleted: it is gone"}
+	want := []string{"Normal DeleteRequested: the release deletes it", "Normal Deleted: the object is deleted"}
 	if got := ofGroup(t, namespace+".example.com/v2"); !slices.Equal(got, want) {
 		t.Errorf("the events of a cluster-wide object are %q", got)
 	}

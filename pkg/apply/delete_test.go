@@ -175,7 +175,7 @@ type stand struct {
 
 const (
 	requested = "\nNormal DeleteRequested: the release deletes it"
-	confirmed = "\nNormal Deleted: it is gone"
+	confirmed = "\nNormal Deleted: the object is deleted"
 	back      = "\nWarning Reappeared: it was deleted, and created again by bob at TIME"
 	isBack    = "reappeared: it was deleted, and created again by bob at TIME: the next update deletes it again"
 	holding   = "TIME, held by finalizer example.com/hold"

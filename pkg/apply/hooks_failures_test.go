@@ -107,7 +107,7 @@ var hookTroubles = map[string]hookTrouble{
 	},
 	"a pod deleted by force": {
 		env: staysAtSeven, fields: []string{"timeoutSeconds: 10"}, disturb: hookedShop.forceDeletePod, isFinal: true,
-		wants:  "pod POD is gone, and its end was not seen; its failure policy is Abort",
+		wants:  "pod POD no longer exists, and its result was not observed; its failure policy is Abort",
 		reason: deploymenthook.HookFailed,
 	},
 	"a lost node": {

@@ -21,7 +21,7 @@ type Dependency struct {
 const (
 	needsKind      = "a custom resource waits for its CustomResourceDefinition"
 	needsNamespace = "a namespaced object waits for its Namespace"
-	needsService   = "the API server would call a Service that is not there yet"
+	needsService   = "the API server would call a Service that does not exist yet"
 	needsWorkload  = "the API server would call a Service that nothing serves yet"
 )
 

@@ -30,7 +30,7 @@ func ParseCapabilities(list string) (*configv1.ClusterVersionCapabilitiesStatus,
 		case isBaseline:
 			status.EnabledCapabilities = append(status.EnabledCapabilities, baseline...)
 		case looksLikeBaseline.MatchString(name):
-			return nil, fmt.Errorf("there is no baseline %s: there are %s", name,
+			return nil, fmt.Errorf("unknown baseline %s: there are %s", name,
 				strings.Join(CapabilityBaselines(), ", "))
 		default:
 			capability := configv1.ClusterVersionCapability(name)

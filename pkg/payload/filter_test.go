@@ -143,8 +143,8 @@ func TestCapabilitiesEnabledByAnUpdate(t *testing.T) {
 func TestParseCapabilities(t *testing.T) {
 	for list, want := range map[string]string{
 		"None,":            `an empty name in "None,": write a list such as vCurrent or None,Console`,
-		"vcurrent":         `there is no baseline vcurrent: there are `,
-		"v4.99,Console":    `there is no baseline v4.99: there are `,
+		"vcurrent":         `unknown baseline vcurrent: there are `,
+		"v4.99,Console":    `unknown baseline v4.99: there are `,
 		"Console,vCurrent": `the baseline vCurrent must come first in "Console,vCurrent"`,
 	} {
 		if _, err := payload.ParseCapabilities(list); err == nil || !strings.HasPrefix(err.Error(), want) {

@@ -111,7 +111,7 @@ func (r *reader) readPlaceholders(release, component *References) {
 	}
 	r.rewriting = rewriting
 	for _, name := range rewriting.Missing {
-		r.reportMislabelled(r.imagesPath, "there is no image %q to put in the place of %s", name,
+		r.reportMislabelled(r.imagesPath, "no image %q to put in the place of %s", name,
 			component.Images[name])
 	}
 }

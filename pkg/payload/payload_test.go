@@ -206,7 +206,7 @@ func TestAComponentsPlaceholders(t *testing.T) {
 		"one": {`{"name":"api","from":{"kind":"DockerImage","name":"placeholder.example/origin-api"}}`,
 			images["api"], nil},
 		"unreleased": {`{"name":"cli","from":{"kind":"DockerImage","name":"x"}}`, "",
-			[]string{`image-references: there is no image "cli" to put in the place of x`}},
+			[]string{`image-references: no image "cli" to put in the place of x`}},
 		"for several": {`{"name":"api","from":{"kind":"DockerImage","name":"x"}},{"name":"web","from":{"kind":"DockerImage","name":"x"}}`, "", []string{`image-references: x stands for two images, "api" and "web"`}},
 	} {
 		t.Run(name, func(t *testing.T) {

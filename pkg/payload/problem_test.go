@@ -274,13 +274,13 @@ func TestFoldersWithoutARelease(t *testing.T) {
 		files map[string]string
 		want  []string
 	}{
-		"empty": {nil, []string{".: there is no manifest here: a manifest is a .yaml, .yml or .json file"}},
+		"empty": {nil, []string{".: no manifests found: a manifest is a .yaml, .yml or .json file"}},
 		"only empty files": {map[string]string{"a.yaml": "", "b.yaml": "# nothing\n---\nnull\n"},
-			[]string{".: its files are empty: there is no manifest in any of them"}},
+			[]string{".: all files are empty"}},
 		"something else": {map[string]string{"README.md": "x"},
-			[]string{".: there is no manifest here: a manifest is a .yaml, .yml or .json file"}},
+			[]string{".: no manifests found: a manifest is a .yaml, .yml or .json file"}},
 		"one level too far": {map[string]string{"manifests/a.yaml": configMap("a")},
-			[]string{`.: there is no manifest here: a manifest is a .yaml, .yml or .json file; did you mean its folder "manifests"?`}},
+			[]string{`.: no manifests found: a manifest is a .yaml, .yml or .json file; did you mean its folder "manifests"?`}},
 		"without metadata": {map[string]string{"release-manifests/a.yaml": configMap("a")}, []string{
 			"release-manifests/image-references: it is missing: a release needs it",
 			"release-manifests/release-metadata: it is missing: a release needs it"}},

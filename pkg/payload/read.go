@@ -113,7 +113,7 @@ func (r *reader) read(ctx context.Context) error {
 		r.report(Problem{
 			File:    ".",
 			Cause:   Unreadable,
-			Message: "its files are empty: there is no manifest in any of them",
+			Message: "all files are empty",
 		})
 	}
 	r.finish(found)
@@ -176,7 +176,7 @@ func (r *reader) list() []*manifestFile {
 		r.payload.beside = append(r.payload.beside, SettingsFile)
 	}
 	if len(found) == 0 && len(r.problems) == 0 {
-		message := "there is no manifest here: a manifest is a .yaml, .yml or .json file"
+		message := "no manifests found: a manifest is a .yaml, .yml or .json file"
 		if hasSettings {
 			message += ", and " + SettingsFile + " has the settings of a folder"
 		}

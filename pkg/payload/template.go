@@ -66,7 +66,7 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	if b.Len()+len(p) > maxFile {
-		return 0, errors.New("it makes more than 32 MiB, which is the limit")
+		return 0, errors.New("the output exceeds the limit of 32 MiB")
 	}
 	return b.Buffer.Write(p)
 }

@@ -85,7 +85,7 @@ func TestATemplateIsBounded(t *testing.T) {
 			"its template has 1048593 bytes, and may have 1 MiB: put what needs no template into release-manifests/"},
 		"nesting": {strings.Repeat("{{if .ReleaseImage}}", 37_000) + strings.Repeat("{{end}}", 37_000) + configMap("a"),
 			""},
-		"output": {strings.Repeat("{{$.Images}}", 80_000), "it makes more than 32 MiB, which is the limit"},
+		"output": {strings.Repeat("{{$.Images}}", 80_000), "the output exceeds the limit of 32 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := parse(t, release(t, map[string]string{

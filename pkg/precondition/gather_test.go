@@ -138,7 +138,7 @@ spec: {group: down.example.com, version: v1, groupPriorityMinimum: 1, versionPri
 		"0000_10_web_b.yaml": manifest("v1", "ConfigMap", "b", ""),
 	})})
 	got := shown(precondition.Evaluate(f))
-	if want := "Warns UnservedKinds: 0000_10_web_a.yaml: it is not known whether the cluster serves Thing in " +
+	if want := "Warns UnservedKinds: 0000_10_web_a.yaml: cannot determine whether the cluster serves Thing in " +
 		"down.example.com/v1: "; !strings.HasPrefix(got, want) || strings.Contains(got, "\n") {
 		t.Errorf("%s\nwant one line that begins: %s", got, want)
 	}

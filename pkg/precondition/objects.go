@@ -85,7 +85,7 @@ func judgeKind(kind schema.GroupVersionKind, why UnservedManifest, manifests []*
 	switch {
 	case why.Err != nil:
 		return warns("waiting for the server of "+printable.Line(kind.GroupVersion().String()),
-			"%s: it is not known whether the cluster serves %s: %s",
+			"%s: cannot determine whether the cluster serves %s: %s",
 			file, name, printable.Line(why.Err.Error()))
 	case why.InOurs:
 		return blocks("writing "+other+" instead, or serving "+printable.Line(kind.Version)+" too",

@@ -78,7 +78,7 @@ func TestUnservedKinds(t *testing.T) {
 		}, 1, "Blocks UnservedKinds: 0000_10_web_a.yaml: the release defines no CronJob in batch/v1beta1, only in " +
 			"batch/v1; resolve by: writing batch/v1 instead, or serving v1beta1 too"},
 		"not known": {precondition.UnservedManifest{Err: errors.New("no\nanswer")}, 3,
-			`Warns UnservedKinds: 0000_10_web_a.yaml and 2 more manifests: it is not known whether the cluster serves CronJob in batch/v1beta1: no\nanswer; resolve by: waiting for the server of batch/v1beta1`},
+			`Warns UnservedKinds: 0000_10_web_a.yaml and 2 more manifests: cannot determine whether the cluster serves CronJob in batch/v1beta1: no\nanswer; resolve by: waiting for the server of batch/v1beta1`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &precondition.Facts{}
@@ -122,7 +122,7 @@ Blocks MissingRights: ana may not get cronjobs.batch in namespace db, which 0000
 				"runlevel"},
 		"not known": {
 			err:    errors.New("no\nanswer"),
-			wanted: `Warns MissingRights: it is not known whether this account has the rights that are needed: no\nanswer; resolve by: retrying when the cluster answers`,
+			wanted: `Warns MissingRights: cannot determine whether this account has the rights that are needed: no\nanswer; resolve by: retrying when the cluster answers`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -207,7 +207,7 @@ func Checks() []Check {
 		{MissingRights, "a right that the update needs is missing", judgeRights},
 		{DeletedInUse, "a tombstone deletes an object that another manifest refers to", judgeUses},
 		{StaleTombstone, "a tombstone has done its work in an earlier minor version", judgeTombstones},
-		{LostData, "a rollback makes an object again that a newer version has deleted", judgeLost},
+		{LostData, "a rollback recreates an object that a newer version has deleted", judgeLost},
 		{HookEffects, "a lifecycle hook has run since the version of a rollback", judgeHookEffects},
 	}
 }

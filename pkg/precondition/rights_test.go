@@ -296,7 +296,7 @@ func TestServerUnknownRights(t *testing.T) {
 	got := rights(gather(t, sandboxtest.Connect(t, config),
 		precondition.Input{Payload: in(t, namespace, everything)}), namespace)
 	if !strings.HasPrefix(got,
-		"Warns MissingRights: it is not known whether this account has the rights that are needed: ") ||
+		"Warns MissingRights: cannot determine whether this account has the rights that are needed: ") ||
 		strings.Contains(got, "\n") {
 		t.Error(got)
 	}

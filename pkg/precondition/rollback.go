@@ -85,14 +85,13 @@ func judgeLost(f *Facts) []Finding {
 		return cause{by[m.ID()], kinds.HoldsData(m.ID().GroupKind())}
 	}) {
 		first, count := alike[0].ID(), len(alike)
-		subject := fmt.Sprintf("%s, which %s has deleted, %s made again", name(ids(alike)), printable.Line(by[first]),
+		subject := fmt.Sprintf("%s, which %s has deleted, %s recreated", name(ids(alike)), printable.Line(by[first]),
 			either(count, "is", "are"))
 		finding := warns("restoring "+either(count, "it", "them")+" from a backup, if later changes are needed",
-			"%s as the release has %[2]s: later changes are lost", subject, either(count, "it", "them"))
+			"%s from the release: later changes are lost", subject)
 		if kinds.HoldsData(first.GroupKind()) {
 			finding = blocks("accepting that with --force, and restoring a backup afterwards",
-				"%s without what was in %s",
-				subject, either(count, "it", "them"))
+				"%s empty", subject)
 		}
 		findings = append(findings, finding.withFile(alike...))
 	}

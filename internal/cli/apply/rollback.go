@@ -40,7 +40,7 @@ It first shows the plan of the cluster and the findings of the gate, and asks; w
 an immutable field, or a definition without a version that objects are stored in.
 
 Objects that only the newer version has stay, and the plan has their tombstones. --delete-new deletes them
-in their order, except for namespaces, definitions and volumes, which would take data along.
+in their order, except for namespaces, definitions and volumes, whose deletion would lose data.
 
 A rollback can't undo changes outside the files: data that a newer version has written or
 migrated, objects that it has deleted with their contents, messages that it has sent. The gate

@@ -144,7 +144,7 @@ func (f *ClusterFlags) withFlag(err error) error {
 		return errors.New("no cluster is configured: name a kubeconfig with --kubeconfig or $KUBECONFIG " +
 			"(\"runlevel sandbox up --detach\" starts a cluster for experiments)")
 	case errors.Is(err, kubeconfig.ErrNoFile):
-		return fmt.Errorf("--kubeconfig: there is no file %s", file)
+		return fmt.Errorf("--kubeconfig: file %s does not exist", file)
 	case errors.Is(err, kubeconfig.ErrNoContext):
 		return fmt.Errorf("--context: the kubeconfig has no context %q: it has %s", f.location.Context,
 			strings.Join(f.location.Contexts(), ", "))

@@ -76,7 +76,7 @@ func (f baselineFlags) content() ([]byte, error) {
 		if f.write {
 			return nil, nil
 		}
-		err = fmt.Errorf("--baseline %s: there is no such file: --write-baseline writes it", f.file)
+		err = fmt.Errorf("--baseline %s: file does not exist: create it with --write-baseline", f.file)
 	}
 	return content, err
 }

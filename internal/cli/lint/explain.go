@@ -54,7 +54,7 @@ func explain(ids []string) ([]RuleInfo, error) {
 	for _, id := range ids {
 		rule, found := lint.FindRule(id)
 		if !found {
-			return nil, fmt.Errorf("there is no rule %q%s", id, lint.DidYouMean(id))
+			return nil, fmt.Errorf("unknown rule %q%s", id, lint.DidYouMean(id))
 		}
 		rules = append(rules, RuleInfo{rule.ID, rule.Severity, rule.Summary(), lint.Explain(rule)})
 	}

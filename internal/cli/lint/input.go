@@ -159,7 +159,7 @@ func (f *lintFlags) readConfig() (lint.Config, error) {
 	}
 	for _, id := range f.off {
 		if !slices.Contains(ruleIDs(), id) {
-			return config, core.Misusef("--off: there is no rule %q: \"runlevel explain\" lists them", id)
+			return config, core.Misusef("--off: unknown rule %q: \"runlevel explain\" lists them", id)
 		}
 		config.Severities[id] = lint.Off
 	}

@@ -215,7 +215,7 @@ func (f *listFlags) table(list []overview.Machine, now time.Time) []string {
 	case len(list) == 0 && f.query.OnlyDeleting:
 		return []string{"no machine is being deleted" + f.inNamespace()}
 	case len(list) == 0:
-		return []string{"there are no machines" + f.inNamespace()}
+		return []string{"no machines found" + f.inNamespace()}
 	}
 	return f.machineTable(list, now, false, false)
 }

@@ -58,7 +58,7 @@ have left behind, and the findings of the gate.
 
   x  refused by the cluster       ?  the cluster can't check it before the apply
 
-"runlevel plan OLD NEW" is for those who review a release, "runlevel plan SOURCE --cluster"
+"runlevel plan OLD NEW" is for reviewers of a release, "runlevel plan SOURCE --cluster"
 for those who are about to apply it; "runlevel diff SOURCE" shows them every field, and
 "runlevel apply SOURCE --dry-run=server" shows the log of a pipeline.
 

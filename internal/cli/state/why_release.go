@@ -85,7 +85,7 @@ func titleOfRelease(w *why.ReleaseAnswer) string {
 		counts = []string{"no process keeps it in place"}
 	}
 	if len(counts) == 0 {
-		counts = []string{"it is not known whether all objects are ready"}
+		counts = []string{"cannot determine whether all objects are ready"}
 	}
 	return printable.Line(title + ": " + strings.Join(counts, "; "))
 }

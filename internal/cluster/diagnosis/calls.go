@@ -195,7 +195,7 @@ func (e *explainer) ofService(ctx context.Context, name types.NamespacedName, po
 		e.note(e.readError("get services", err))
 		return nil
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
-		return serviceLine("it stands for %s, outside of the cluster", printable.Line(service.Spec.ExternalName))
+		return serviceLine("it is an alias of %s, outside of the cluster", printable.Line(service.Spec.ExternalName))
 	case port != 0 && !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
 		return int64(p.Port) == port
 	}):
@@ -244,7 +244,7 @@ func (e *explainer) ofSelected(ctx context.Context, serviceLine func(string, ...
 		lines := serviceLine("it has no endpoints: no pod has the labels that it selects, %s",
 			printable.Line(selector.String()))
 		for i := range makers {
-			lines = append(lines, fmt.Sprintf("Deployment %s/%s: it makes such pods, and has 0 of %d", e.namespace,
+			lines = append(lines, fmt.Sprintf("Deployment %s/%s: it creates such pods, and has 0 of %d", e.namespace,
 				makers[i].GetName(), replicas(&makers[i])))
 			lines = append(lines, e.ofPods(ctx, &makers[i], nil)...)
 		}

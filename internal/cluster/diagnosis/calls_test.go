@@ -89,7 +89,7 @@ webhooks:
 		`}, spec: {hard: {pods: "0"}}}`)
 	deployment(t, namespace, "1", "sandbox.runlevel.dev/pod: crash", "hostNetwork: false")
 	awaitCall(t, kind, message, head, prefix+"it has no endpoints: no pod has the labels that it selects, app=web",
-		"Deployment "+namespace+"/web: it makes such pods, and has 0 of 1", "ReplicaSet "+namespace+"/web-")
+		"Deployment "+namespace+"/web: it creates such pods, and has 0 of 1", "ReplicaSet "+namespace+"/web-")
 	if err := testbed.Client(t).CoreV1().ResourceQuotas(namespace).Delete(t.Context(), "none",
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

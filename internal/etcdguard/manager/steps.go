@@ -96,7 +96,7 @@ func setUp(m ctrl.Manager, isLeader func() bool, o Options) (*guard, error) {
 func newGuard(m ctrl.Manager, isLeader func() bool, o Options) (*guard, error) {
 	api, ok := machineAPIs[o.MachineAPI]
 	if !ok {
-		return nil, fmt.Errorf("there is no machine API %q: write %s or %s", o.MachineAPI, OpenShift, ClusterAPI)
+		return nil, fmt.Errorf("unknown machine API %q: write %s or %s", o.MachineAPI, OpenShift, ClusterAPI)
 	}
 	g := &guard{
 		options: o, api: api, etcd: members.NewClient(o.Etcd), client: m.GetClient(), server: m.GetAPIReader(),

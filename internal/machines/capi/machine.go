@@ -245,7 +245,7 @@ func (p *machineScope) readCluster(ctx context.Context) error {
 		}}
 		return nil
 	}
-	note := fmt.Sprintf("there is no Cluster %s/%s, which spec.clusterName names: create it", p.m.Namespace,
+	note := fmt.Sprintf("the Cluster %s/%s of spec.clusterName does not exist: create it", p.m.Namespace,
 		p.m.Spec.ClusterName)
 	p.r.record(p.m, corev1.EventTypeWarning, "ClusterNotFound", note)
 	return errors.New(note)

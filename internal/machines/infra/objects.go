@@ -161,7 +161,7 @@ func checkOwner(m Machine, object *unstructured.Unstructured) error {
 	case string(m.UID):
 		return nil
 	case "":
-		return fmt.Errorf("%s belongs to no machine: %s", describe(m), advice)
+		return fmt.Errorf("%s does not belong to a machine: %s", describe(m), advice)
 	default:
 		return fmt.Errorf("%s belongs to another machine of that name, with the UID %s: %s", describe(m), owner, advice)
 	}

@@ -75,7 +75,7 @@ func hasRunlevelControlPlanes(dialects []Dialect) bool {
 func checkDialects(dialects []Dialect) error {
 	for _, dialect := range dialects {
 		if dialect != OpenShift && dialect != ClusterAPI && dialect != ControlPlanes {
-			return fmt.Errorf("there is no dialect %q: write %s, %s or %s, or several with commas between them",
+			return fmt.Errorf("unknown dialect %q: write %s, %s or %s, or several with commas between them",
 				dialect, OpenShift, ClusterAPI, ControlPlanes)
 		}
 	}

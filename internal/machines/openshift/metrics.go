@@ -24,10 +24,10 @@ var (
 		Help:    "How long after its creation a Machine has come to a phase. Deleting is not counted.",
 		Buckets: []float64{5, 10, 20, 30, 60, 90, 120, 180, 240, 300, 360, 480, 600},
 	}, []string{"phase"})
-	failedCreates = failures("create", "Infrastructure could not be made, or looked at before it was.")
-	failedUpdates = failures("update", "Infrastructure that was made could not be looked at.")
+	failedCreates = failures("create", "Infrastructure could not be created, or read before its creation.")
+	failedUpdates = failures("update", "Existing infrastructure could not be read.")
 	failedDeletes = failures("delete",
-		"Infrastructure of a Machine that is being deleted could not be looked at, or asked to go.")
+		"Infrastructure of a Machine that is being deleted could not be read or deleted.")
 )
 
 func failures(operation, help string) *prometheus.CounterVec {

@@ -64,7 +64,7 @@ func TestMetricsOfAMachine(t *testing.T) {
 		s.provider.isSlow = true
 	})
 	s.MustDelete(m)
-	s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, "to be gone")
+	s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, "to be deleted")
 	if got := s.metricValues("mapi_instance_delete_failed", "reason"); got["Error"] == 0 {
 		t.Errorf("failed deletes by reason: got %v, want Error", got)
 	}

@@ -151,7 +151,7 @@ func TestA6LateHooks(t *testing.T) {
 		t.Errorf("deletes of infrastructure beside a late hook: got %v, want none", calls)
 	}
 	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":null}}}`)
-	m = s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, "to be gone")
+	m = s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, "to be deleted")
 	// Once the infrastructure was asked to go, no hook brings it back.
 	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":[{"name":"TooLate","owner":"test"}]}}}`)
 	s.awaitCondition("a", machinev1beta1.MachineTerminable, corev1.ConditionFalse, "TooLate")

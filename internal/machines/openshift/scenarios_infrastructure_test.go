@@ -182,7 +182,7 @@ func TestOthersFinalizers(t *testing.T) {
 		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue,
 		Reason: deletion.InstanceTerminating,
 		Message: "waiting for ExternalMachine " + s.Namespace +
-			"/a to be gone, which these finalizers hold: example.org/keep",
+			"/a to be deleted, which these finalizers hold: example.org/keep",
 	})
 	s.MustPatch(instance, `{"metadata":{"finalizers":null}}`)
 	m = s.awaitMachine("a", func(m *machinev1beta1.Machine) bool {

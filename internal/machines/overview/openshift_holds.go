@@ -200,7 +200,7 @@ func (f *openshiftMachine) addStayingPods(e *diagnosis.Explanation) {
 func (f *openshiftMachine) addLateHooks(e *diagnosis.Explanation, stage deletion.Stage) {
 	add := func(kind HoldType, reason string, condition machinev1beta1.ConditionType) {
 		for _, hold := range f.hookHolds(kind, nil) {
-			e.Add(fmt.Sprintf("%s came too late, and holds nothing: %s", hold.title(), reason),
+			e.Add(fmt.Sprintf("%s was added too late, and has no effect: %s", hold.title(), reason),
 				fmt.Sprintf("the condition %s stays False while the hook exists, and no stage reads it", condition))
 		}
 	}

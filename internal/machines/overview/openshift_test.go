@@ -242,7 +242,7 @@ func TestNodeOfAnotherMachine(t *testing.T) {
 
 // TestLateHooks checks hooks whose stage is over: conditions show them, and nothing waits for them.
 func TestLateHooks(t *testing.T) {
-	const late = "preDrain hook Late of late-op came too late, and holds nothing: the drain is over"
+	const late = "preDrain hook Late of late-op was added too late, and has no effect: the drain is over"
 	for name, c := range map[string]struct {
 		hooks, conditions string
 		terminating       bool
@@ -253,7 +253,7 @@ func TestLateHooks(t *testing.T) {
 			[]string{late}},
 		"with both, terminating": {"preDrain: [{name: Late, owner: late-op}], " + terminateHook, drained, true,
 			[]string{late,
-				"preTerminate hook ShipLogs of log-op came too late, and holds nothing: the deletion of its " +
+				"preTerminate hook ShipLogs of log-op was added too late, and has no effect: the deletion of its " +
 					"infrastructure was requested"}},
 	} {
 		f := deletedMachine(t, c.hooks, c.conditions)

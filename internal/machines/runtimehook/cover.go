@@ -172,7 +172,7 @@ func applyPatch(object []byte, patch hooksv1.Patch) (patched []byte, err error) 
 	case "":
 		return nil, errors.New("it has no patchType: write JSONPatch or JSONMergePatch")
 	default:
-		return nil, fmt.Errorf("its patchType is %q, and has to be JSONPatch or JSONMergePatch",
+		return nil, fmt.Errorf("its patchType is %q, and must be JSONPatch or JSONMergePatch",
 			shorten(string(patch.PatchType)))
 	}
 }
@@ -200,7 +200,7 @@ func mergePatch(object, patch []byte) ([]byte, error) {
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(patch, &fields); err != nil || fields == nil {
-		return nil, errors.New("it is not a JSON object, which a JSONMergePatch has to be")
+		return nil, errors.New("it is not a JSON object, as JSONMergePatch requires")
 	}
 	patched, err := jsonpatch.MergePatch(object, patch)
 	if err != nil {

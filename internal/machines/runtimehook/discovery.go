@@ -106,12 +106,12 @@ func problemsOfHandler(h hooksv1.ExtensionHandler, known *catalog.Catalog) []str
 	}
 	if seconds := ptr.Deref(h.TimeoutSeconds, 0); seconds < 0 || seconds > longestTimeout {
 		problems = append(problems,
-			fmt.Sprintf("timeoutSeconds is %d, and has to be between 0 and %d", seconds, longestTimeout))
+			fmt.Sprintf("timeoutSeconds is %d, and must be between 0 and %d", seconds, longestTimeout))
 	}
 	policy := ptr.Deref(h.FailurePolicy, hooksv1.FailurePolicyFail)
 	if policy != hooksv1.FailurePolicyFail && policy != hooksv1.FailurePolicyIgnore {
 		problems = append(problems,
-			fmt.Sprintf("failurePolicy is %q, and has to be Fail or Ignore", shorten(string(policy))))
+			fmt.Sprintf("failurePolicy is %q, and must be Fail or Ignore", shorten(string(policy))))
 	}
 	if policy == hooksv1.FailurePolicyIgnore && h.RequestHook.Hook == UpdateMachine {
 		problems = append(problems,
@@ -122,7 +122,7 @@ func problemsOfHandler(h hooksv1.ExtensionHandler, known *catalog.Catalog) []str
 	hook := catalog.GroupVersionHook{Group: version.Group, Version: version.Version, Hook: h.RequestHook.Hook}
 	if err != nil || !known.IsHookRegistered(hook) || strings.EqualFold(hook.Hook, Discovery) {
 		problems = append(problems,
-			fmt.Sprintf("there is no hook %s of %q", shorten(h.RequestHook.Hook), shorten(h.RequestHook.APIVersion)))
+			fmt.Sprintf("unknown hook %s of %q", shorten(h.RequestHook.Hook), shorten(h.RequestHook.APIVersion)))
 	}
 	return problems
 }

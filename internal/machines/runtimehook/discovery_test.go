@@ -17,14 +17,14 @@ func TestDiscoveriesThatAreRefused(t *testing.T) {
 			`}`: `handler "u": failurePolicy Ignore of UpdateMachine is refused`,
 		`{"name":"u",` + update + `},{"name":"u",` + can + `}`: `two handlers are called "u"`,
 		`{"name":"u","timeoutSeconds":31,` + update +
-			`}`: `handler "u": timeoutSeconds is 31, and has to be between 0 and 30`,
+			`}`: `handler "u": timeoutSeconds is 31, and must be between 0 and 30`,
 		`{"name":"u","timeoutSeconds":-1,` + update + `}`: `timeoutSeconds is -1`,
 		`{"name":"u","failurePolicy":"Maybe",` + can +
 			`}`: `failurePolicy is "Maybe"`,
 		`{"name":"U.x",` + update + `}`: `handler "U.x": its name is not a DNS label`,
-		`{"name":"u","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"Explode"}}`:   `there is no hook Explode of "hooks.runtime.cluster.x-k8s.io/v1alpha1"`,
-		`{"name":"u","requestHook":{"apiVersion":"a/b/c","hook":"UpdateMachine"}}`:                               `there is no hook UpdateMachine of "a/b/c"`,
-		`{"name":"u","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"Discovery"}}`: `there is no hook Discovery`,
+		`{"name":"u","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"Explode"}}`:   `unknown hook Explode of "hooks.runtime.cluster.x-k8s.io/v1alpha1"`,
+		`{"name":"u","requestHook":{"apiVersion":"a/b/c","hook":"UpdateMachine"}}`:                               `unknown hook UpdateMachine of "a/b/c"`,
+		`{"name":"u","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"Discovery"}}`: `unknown hook Discovery`,
 		strings.Repeat(`{},`, 600) +
 			`{}`: "there are 601 of them, and 512 is the most",
 		`{"name":"\u001b[2J\n",` + can + `}`: `its name is not a DNS label`,

@@ -192,7 +192,7 @@ func (a *updateAnswer) progress(handler *Handler) (Progress, error) {
 	switch after := a.RetryAfterSeconds; {
 	case after == nil:
 		return Progress{}, wrongAnswer(handler.Name,
-			"sent no retryAfterSeconds: it has to be 0 once the update is done")
+			"sent no retryAfterSeconds: it must be 0 once the update is done")
 	case *after < 0:
 		return Progress{}, wrongAnswer(handler.Name, "answered retryAfterSeconds %d, which is less than 0",
 			*after)

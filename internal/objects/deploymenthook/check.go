@@ -140,7 +140,7 @@ func (c *checker) variable(path *field.Path, envVar corev1.EnvVar, seenNames map
 	}
 	seenNames[envVar.Name] = true
 	if envVar.Value != "" && envVar.ValueFrom != nil {
-		c.invalid(field.Forbidden(path.Child("valueFrom"), "it stands beside a value: keep one of them"))
+		c.invalid(field.Forbidden(path.Child("valueFrom"), "valueFrom and value are exclusive: remove one of them"))
 	}
 }
 

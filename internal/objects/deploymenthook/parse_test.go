@@ -220,7 +220,7 @@ pre:
 7:7 InvalidHooks: pre.execNewPod.env[1].name: Required value: each environment variable has a name
 8:7 InvalidHooks: pre.execNewPod.env[2].name: Duplicate value: "MODE"
 10:8 InvalidHooks: pre.execNewPod.env[3].name: Invalid value: not a valid environment variable name: write letters, digits and _, such as DB_NAME, and its content into value
-11:36 InvalidHooks: pre.execNewPod.env[4].valueFrom: Forbidden: it stands beside a value: keep one of them
+11:36 InvalidHooks: pre.execNewPod.env[4].valueFrom: Forbidden: valueFrom and value are exclusive: remove one of them
 `},
 		"a number as a value": {hooks: "pre:\n  execNewPod:\n    containerName: web\n    command: [rake]\n    " +
 			"env:\n    - {name: A, value: a}\n    - name: PORT\n      value: 8080\n", want: `

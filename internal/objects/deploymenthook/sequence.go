@@ -134,7 +134,7 @@ func (s sequence) scaleDown(p HookProgress) HookAction {
 func (s sequence) attempt(p HookProgress) HookAction {
 	if p.Pod != "" {
 		return s.reportFailure(p, nil, HookFailed,
-			fmt.Sprintf("pod %s is gone, and its end was not seen", s.pod(p.Attempt+1).Name))
+			fmt.Sprintf("pod %s no longer exists, and its result was not observed", s.pod(p.Attempt+1).Name))
 	}
 	if p.Failed != nil {
 		if action, isDecided := s.afterFailure(p); isDecided {

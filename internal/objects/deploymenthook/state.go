@@ -142,7 +142,7 @@ func hash(values ...any) string {
 	for _, value := range values {
 		text, err := json.Marshal(value)
 		if err != nil {
-			panic(fmt.Sprintf("a value of Kubernetes is no JSON: %v", err))
+			panic(fmt.Sprintf("a value of Kubernetes is not JSON: %v", err))
 		}
 		sum.Write(text)
 	}

@@ -48,7 +48,7 @@ func checkDeploymentUpstream(o liveObject, _ Related) Verdict {
 	case o.text("metadata", "deletionTimestamp") != "":
 		return waiting(beingDeleted)
 	case failure.isTrue():
-		return waiting("pods can't be made: %s",
+		return waiting("pods can't be created: %s",
 			failure.reasonAndMessage("the controller reports no reason")).because(ReasonWorkloadNotProgressing, "")
 	case available.isFalse() && isLate:
 		return failed("it is not available and makes no progress: %s",

@@ -180,7 +180,7 @@ func missingReplicas(want, total, available int64) string {
 // withFailure adds why pods can't be created, if the controller reports it: a quota, for example.
 func (o liveObject) withFailure(missing string) string {
 	if failure := o.condition("ReplicaFailure"); failure.isTrue() {
-		return missing + ": " + failure.messageOr("pods can't be made")
+		return missing + ": " + failure.messageOr("pods can't be created")
 	}
 	return missing
 }

@@ -37,7 +37,7 @@ func TestFlagsOfAFile(t *testing.T) {
 		"flags": {"strict-tombstones: true\nlock-duration: 45s\nwait-for: ready\n", ""},
 		"empty": {"# nothing yet\n", ""},
 		"a flag that isn't": {"strict-tombstone: true\n",
-			`operator.yaml: there is no flag "strict-tombstone": see runlevel-cluster operator --help`},
+			`operator.yaml: unknown flag "strict-tombstone": see runlevel-cluster operator --help`},
 		"a wrong value": {"lock-duration: long\n", `operator.yaml: lock-duration: `},
 		"no YAML":       {"{", `operator.yaml: write a line for each flag, as NAME: VALUE: `},
 		"a flag twice":  {"wait-for: ready\nwait-for: upstream\n", `key "wait-for" already set`},

@@ -127,7 +127,7 @@ func setFromFile(command *cobra.Command, path string) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		found := flags.Lookup(name)
 		if found == nil || name == "config" {
-			return fmt.Errorf("--config: %s: there is no flag %q: see %s --help", path, name, command.CommandPath())
+			return fmt.Errorf("--config: %s: unknown flag %q: see %s --help", path, name, command.CommandPath())
 		}
 		if found.Changed {
 			klog.InfoS("the command line takes precedence over the file", "flag", name, "file", path, "value",

@@ -63,7 +63,7 @@ func TestSettingsCountWhereOptionsSetNothing(t *testing.T) {
 		t.Errorf("the copy is %s %s with %v", again.Name, again.Version, names(again))
 	}
 	_, _, err = loader.Parse(t.Context(), folder, loader.Options{})
-	if want := folder + ": runlevel.yaml:3: there is no field field: it can have "; err == nil ||
+	if want := folder + ": runlevel.yaml:3: unknown field field: it can have "; err == nil ||
 		!strings.HasPrefix(err.Error(), want) {
 		t.Errorf("the error is %v, want %s", err, want)
 	}

@@ -118,15 +118,15 @@ func unknownField(key *yaml.Node) error {
 	known := slices.Sorted(maps.Keys(examples))
 	switch near := printable.Nearest(strings.ReplaceAll(key.Value, "-", ""), known, 3); {
 	case near != "":
-		return problem(key.Line, "there is no field %s: write %s", key.Value, near)
+		return problem(key.Line, "unknown field %s: write %s", key.Value, near)
 	case key.Value == "apiVersion" || key.Value == "kind" || key.Value == "metadata":
 		return problem(key.Line, "%s is of a manifest, and this file has the settings of the folder: give the "+
 			"manifest's file another name", key.Value)
 	case key.Value == "values" || key.Value == "set" || key.Value == "environment":
-		return problem(key.Line, "there is no field %s: manifests have no values; variants for environments are "+
+		return problem(key.Line, "unknown field %s: manifests have no values; variants for environments are "+
 			"chosen by profile (runlevel help environments)", key.Value)
 	default:
-		return problem(key.Line, "there is no field %s: it can have %s; everything else is a flag of the command",
+		return problem(key.Line, "unknown field %s: it can have %s; everything else is a flag of the command",
 			key.Value, strings.Join(known, ", "))
 	}
 }

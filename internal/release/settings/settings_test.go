@@ -16,13 +16,13 @@ import (
 // TestWrongSettingsAreRefused checks for one line with the field and the correction.
 func TestWrongSettingsAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"name: shop\nprofil: edge": "runlevel.yaml:2: there is no field profil: write profile",
-		"feature-set: Default":     "runlevel.yaml:1: there is no field feature-set: write featureSet",
-		"force: true":              "runlevel.yaml:1: there is no field force: it can have capabilities, ",
-		"adoptFrom: [helm]":        "runlevel.yaml:1: there is no field adoptFrom: it can have ",
+		"name: shop\nprofil: edge": "runlevel.yaml:2: unknown field profil: write profile",
+		"feature-set: Default":     "runlevel.yaml:1: unknown field feature-set: write featureSet",
+		"force: true":              "runlevel.yaml:1: unknown field force: it can have capabilities, ",
+		"adoptFrom: [helm]":        "runlevel.yaml:1: unknown field adoptFrom: it can have ",
 		"apiVersion: v1\nkind: ConfigMap": "runlevel.yaml:1: apiVersion is of a manifest, and this file has the " +
 			"settings",
-		"values: {a: b}":                "runlevel.yaml:1: there is no field values: manifests have no values;",
+		"values: {a: b}":                "runlevel.yaml:1: unknown field values: manifests have no values;",
 		"profile: [edge]":               `runlevel.yaml:1: profile can't have this value: write it as in "profile: production"`,
 		"name: true":                    `runlevel.yaml:1: name can't have this value: write it as in "name: shop"`,
 		"name:":                         `runlevel.yaml:1: name can't have this value`,

@@ -235,7 +235,7 @@ func (a *baselineEntry) staleMessage(remaining int, ran []string) string {
 	_, exists := FindRule(a.Rule)
 	switch {
 	case !exists:
-		return fmt.Sprintf("this entry accepts nothing: there is no rule %q%s", a.Rule, DidYouMean(a.Rule))
+		return fmt.Sprintf("this entry accepts nothing: unknown rule %q%s", a.Rule, DidYouMean(a.Rule))
 	case remaining == 0 || !slices.Contains(ran, a.Rule):
 		return ""
 	case remaining < a.Count:

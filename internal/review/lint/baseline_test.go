@@ -153,7 +153,7 @@ func TestRefusedBaselines(t *testing.T) {
 		"version: {a: b}": "b: it is of version ?, and this runlevel reads and writes 1: use the " +
 			"runlevel that wrote it, or write it again",
 		"version: '1'":                "b: line 1: this must be a number",
-		"version: 1\nfinding: []":     `b: line 2: there is no key "finding" here: there are version and findings`,
+		"version: 1\nfinding: []":     `b: line 2: unknown key "finding" here: there are version and findings`,
 		"version: 1\nfindings: {}":    "b: line 2: this must be a list of entries",
 		"version: 1\nfindings:\n-\n":  "b: findings has an empty entry: write a file and a rule, or drop it",
 		"version: 1\nfindings: [a]":   "b: line 2: this must be a mapping",
@@ -165,7 +165,7 @@ func TestRefusedBaselines(t *testing.T) {
 		entry("{rule: dropped}"): "b: line 3: this entry accepts nothing: write its file and its rule",
 		entry(
 			"{file: a, rule: b, line: 1}",
-		): `b: line 3: there is no key "line" here: there are file, in, rule, object, count and message`,
+		): `b: line 3: unknown key "line" here: there are file, in, rule, object, count and message`,
 		entry("{file: a, rule: b, count: many}"): "b: line 3: this must be a number",
 		entry("{file: a, rule: b, count: 0}"): "b: line 3: count is 0, and must be 1 or more: drop the entry " +
 			"if there are none",

@@ -107,7 +107,7 @@ func decodeMapping(node *yaml.Node, into any, keys ...string) error {
 	for i := 0; i+1 < len(node.Content) && node.Kind == yaml.MappingNode; i += 2 {
 		if key := node.Content[i]; !slices.Contains(keys, key.Value) {
 			last := len(keys) - 1
-			return fmt.Errorf("line %d: there is no key %q here: there are %s and %s", key.Line, key.Value,
+			return fmt.Errorf("line %d: unknown key %q here: there are %s and %s", key.Line, key.Value,
 				strings.Join(keys[:last], ", "), keys[last])
 		}
 	}
@@ -142,7 +142,7 @@ func (c Config) check() error {
 	}
 	for _, id := range sortedKeys(c.Severities) {
 		if _, found := FindRule(id); !found {
-			return fmt.Errorf("severities: there is no rule %q%s", id, DidYouMean(id))
+			return fmt.Errorf("severities: unknown rule %q%s", id, DidYouMean(id))
 		}
 		if severity := c.Severities[id]; severity.rank() < 0 {
 			return fmt.Errorf("severities: %s is %q, and must be one of error, warning, info, off", id, severity)

@@ -10,11 +10,11 @@ import (
 func TestRefusedConfigurations(t *testing.T) {
 	for text, want := range map[string]string{
 		"a text":                               "c: line 1: this must be a mapping",
-		"ignore: []\nignored: []":              `c: line 2: there is no key "ignored" here: there are kubernetesVersion, severities, ignore and known`,
-		"known:\n  object: []":                 `c: line 2: there is no key "object" here: there are namespaces, capabilities, featureSets, featureGates and objects`,
+		"ignore: []\nignored: []":              `c: line 2: unknown key "ignored" here: there are kubernetesVersion, severities, ignore and known`,
+		"known:\n  object: []":                 `c: line 2: unknown key "object" here: there are namespaces, capabilities, featureSets, featureGates and objects`,
 		"known: []":                            "c: line 1: this must be a mapping",
 		"known: {objects: Secret}":             "c: line 1: this must be a list of names",
-		"ignore:\n- {rule: dropped, why: old}": `c: line 2: there is no key "why" here: there are rule, file, object and reason`,
+		"ignore:\n- {rule: dropped, why: old}": `c: line 2: unknown key "why" here: there are rule, file, object and reason`,
 		"ignore:\n-":                           "c: ignore has an empty entry: write a rule and a reason, or drop it",
 		"severities: {dropped: [off]}":         "c: line 1: this must be a string",
 		"known: {}\nignore: []\nknown: {}":     `c: line 3: the key "known" occurs twice: leave one out`,

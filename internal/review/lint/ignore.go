@@ -60,7 +60,7 @@ func (i *ignores) add(entry *ignoreEntry, fromConfig bool) {
 	if _, known := FindRule(entry.Rule); entry.Rule == "" {
 		wrong = "this ignores no rule: write a rule and a reason"
 	} else if !known {
-		wrong = fmt.Sprintf("there is no rule %q%s", entry.Rule, DidYouMean(entry.Rule))
+		wrong = fmt.Sprintf("unknown rule %q%s", entry.Rule, DidYouMean(entry.Rule))
 	} else if strings.TrimSpace(entry.Reason) == "" {
 		wrong = fmt.Sprintf("%s is ignored without a reason: write the reason after the rule", entry.Rule)
 	}

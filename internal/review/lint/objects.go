@@ -81,7 +81,7 @@ func (v vocabulary) report(s *subject, r *reporter) {
 				name, follows = strings.TrimPrefix(name, "-"), "it is off on every cluster, and the minus has no effect"
 			}
 			r.field(m, annotation(v.annotation),
-				"there is no %s %q, so %s%s (if it is your own, list it as known in the configuration)", v.noun, name,
+				"unknown %s %q, so %s%s (if it is your own, list it as known in the configuration)", v.noun, name,
 				follows, v.hint(name))
 		}
 	}

@@ -51,7 +51,7 @@ func (s *subject) findMissingReferences() []missingReference {
 			creator := cmp.Or(creators.creatorOf(id), s.effectOfMissing(m, reference))
 			switch {
 			case m.kind.Kind == "Ingress" && s.graph.Creators[id] == m:
-				creator = "cert-manager makes it, as an annotation requests"
+				creator = "cert-manager creates it, as an annotation requests"
 			case s.isCreatedByController(id):
 				continue
 			}
@@ -117,7 +117,7 @@ func checkMissingReference(s *subject, r *reporter) {
 	for _, gap := range s.missingReferences() {
 		if gap.creator == "" {
 			r.field(gap.by, gap.Path,
-				"%s refers to %s, which nothing in the payload makes: correct the name, add it, or list it as known "+
+				"%s refers to %s, which nothing in the payload creates: correct the name, add it, or list it as known "+
 					"in the configuration", gap.Field(), gap.To)
 		}
 	}
@@ -235,7 +235,7 @@ func (f creatorFinder) roleAllowing(id kinds.ID, verbs ...string) string {
 		}
 		if m.isBinding() && slices.Contains([]string{"cluster-admin", "admin", "edit"}, m.text("roleRef", "name")) ||
 			m.allows(id.GroupKind(), verbs) {
-			return fmt.Sprintf("%s (%s:%d) lets a program make it", m.id, m.Path, m.Line)
+			return fmt.Sprintf("%s (%s:%d) lets a program create it", m.id, m.Path, m.Line)
 		}
 	}
 	return ""

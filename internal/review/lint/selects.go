@@ -166,7 +166,7 @@ func checkTargetPorts(s *subject, m *manifest, r *reporter) {
 		name, isName := fields["targetPort"].(string)
 		if isName && !slices.ContainsFunc(pods, func(p podSet) bool { return p.hasPort(name) }) {
 			r.field(m, []string{"spec", "ports", strconv.Itoa(i), "targetPort"},
-				"no container of %s (%s:%d) has a port that is called %s", pods[0].by.id, pods[0].by.Path,
+				"no container of %s (%s:%d) has a port named %s", pods[0].by.id, pods[0].by.Path,
 				pods[0].by.Line, name)
 		}
 	}
@@ -187,7 +187,7 @@ func checkProbePorts(pods podSet, r *reporter) {
 			}
 			if name, isName := fields["port"].(string); isName && !hasPort(container, name) {
 				r.field(pods.by, slices.Concat(paths[i], keys, []string{"port"}),
-					"the container %s has no port that is called %s", container["name"], name)
+					"the container %s has no port named %s", container["name"], name)
 			}
 		}
 	}

@@ -53,11 +53,11 @@ func (c *comparer) planAbsent(m *payload.Manifest, deletions *cascade) ObjectPla
 			if cover != nil {
 				namespace := cover.ID()
 				e.CoveredBy = &namespace
-				e.Why += "; a tombstone of " + namespace.String() + " would take it along"
+				e.Why += "; a tombstone of " + namespace.String() + " would also delete it"
 			}
 		default:
-			e.Why = "nothing deletes it, which would take " + contained.ID().String() +
-				" of the new release along: it stays in the cluster"
+			e.Why = "nothing deletes it, since that would also delete " + contained.ID().String() +
+				" of the new release: it stays in the cluster"
 		}
 	}
 	return e

@@ -357,7 +357,7 @@ func explainOwner(f *ObjectFacts, a *Answer) {
 	case f.Live == nil:
 	case f.Owner == "" && f.Drift != nil: // explainDrift has added the release
 	case f.Owner == "":
-		a.addMessage(nil, "it belongs to no release: neither its label nor its managedFields name one")
+		a.addMessage(nil, "it does not belong to a release: neither its label nor its managedFields name one")
 	case f.Plan != nil && f.Plan.Release != "" && f.Plan.Release != f.Owner:
 		a.addMessage(nil, "it belongs to release %s, not to %s", printable.Line(f.Owner), f.Plan.Release)
 	case f.Applied.IsZero():

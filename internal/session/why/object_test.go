@@ -400,7 +400,7 @@ it belongs to release shop, which changed it last 60s ago`,
 			}), why.Terminating,
 			`its delete was requested: terminating for 60s
 no known release has it: none was applied yet, or its record is in another namespace
-it belongs to no release: neither its label nor its managedFields name one`,
+it does not belong to a release: neither its label nor its managedFields name one`,
 		},
 		"its delete was requested, and then the release wants it back": {
 			held(with(absent(blocked), func(f *why.ObjectFacts) {
@@ -500,7 +500,7 @@ it belongs to release shop, which changed it last 60s ago`,
 				f.Seen = tombstone.Observation{State: tombstone.Unknown, Why: "forbidden"}
 				f.IsHeldKnown = false
 			}), why.Unknown,
-			"it can't be read: forbidden\nit is not known whether release shop 2 is being applied",
+			"it can't be read: forbidden\ncannot determine whether release shop 2 is being applied",
 		},
 	}
 	for name, test := range tests {

@@ -255,7 +255,7 @@ func explainRun(f *ObjectFacts, a *Answer) {
 	case f.Record.Uninstall != nil:
 		f.explainUninstall(a)
 	case !f.IsHeldKnown:
-		a.addMessage(nil, "it is not known whether release %s is being applied", f.title())
+		a.addMessage(nil, "cannot determine whether release %s is being applied", f.title())
 	case f.NotKept != nil:
 		explainUnkept(f, a)
 	case f.Held != nil && f.Held.IsDead(f.Now):
@@ -289,7 +289,7 @@ func (f *ObjectFacts) explainUninstall(a *Answer) {
 		"\"runlevel apply --force\" to apply the release again", f.Record.Release)
 	switch {
 	case !f.IsHeldKnown:
-		by = "it is not known whether a process continues that"
+		by = "cannot determine whether a process continues that"
 	case f.isLive():
 		by = "by " + printable.Line(f.Held.Name)
 	}

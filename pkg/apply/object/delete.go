@@ -107,7 +107,7 @@ func (d *deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isB
 
 // recordDeleted notes that a delete is done.
 func (d *deleter) recordDeleted(id kinds.ID, uid types.UID) (Change, error) {
-	d.report(id, uid, tombstone.ReasonDeleted, "it is gone")
+	d.report(id, uid, tombstone.ReasonDeleted, "the object is deleted")
 	d.options.Journal.edit(func(known *record.Record) { known.ForgetDelete(id, uid) })
 	return Change{Action: Deleted}, nil
 }

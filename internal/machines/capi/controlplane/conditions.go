@@ -112,7 +112,7 @@ func (s *Snapshot) available(machines []*clusterv1.Machine) metav1.Condition {
 	case int(*count) >= needed:
 		return owners.Condition(clusterv1.AvailableCondition, true, "")
 	}
-	message := fmt.Sprintf("%d of %d machines are available, and %d have to be", *count, s.wanted(), needed)
+	message := fmt.Sprintf("%d of %d machines are available, and %d are required", *count, s.wanted(), needed)
 	if problems := problemsOf(s.Machines(), ""); len(problems) > 0 {
 		message += "\n" + reasons(problems)
 	}

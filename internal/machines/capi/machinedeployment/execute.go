@@ -100,7 +100,7 @@ func (r *Reconciler) change(ctx context.Context, s *snapshot, change setChange) 
 // prepare returns an error while no set can be created.
 func (r *Reconciler) prepare(ctx context.Context, s *snapshot) error {
 	if s.cluster == nil {
-		return fmt.Errorf("there is no Cluster %s, which spec.clusterName names: create it",
+		return fmt.Errorf("the Cluster %s of spec.clusterName does not exist: create it",
 			s.deployment.Spec.ClusterName)
 	}
 	var failures []error

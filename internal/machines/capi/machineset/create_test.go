@@ -69,7 +69,7 @@ func TestMissingCluster(t *testing.T) {
 	f.MustCreate(set)
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
 		return hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionTrue,
-			"there is no Cluster later, which spec.clusterName names")
+			"the Cluster later of spec.clusterName does not exist")
 	})
 	cluster := f.NewCluster()
 	cluster.Name = "later"

@@ -39,7 +39,7 @@ type planeVersions struct{ wanted, current *version.Version }
 // has no version, is not checked.
 func (r *Reconciler) preflight(ctx context.Context, s *snapshot) error {
 	if s.cluster == nil {
-		return fmt.Errorf("there is no Cluster %s, which spec.clusterName names: create it", s.set.Spec.ClusterName)
+		return fmt.Errorf("the Cluster %s of spec.clusterName does not exist: create it", s.set.Spec.ClusterName)
 	}
 	ref := s.cluster.Spec.ControlPlaneRef
 	if !ref.IsDefined() {

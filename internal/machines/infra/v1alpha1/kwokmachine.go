@@ -44,7 +44,7 @@ type KwokMachineSpec struct {
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=45
-	// +kubebuilder:validation:XValidation:rule="self == '' || isIP(self)",message="spec.address has to be an IP address"
+	// +kubebuilder:validation:XValidation:rule="self == '' || isIP(self)",message="spec.address must be an IP address"
 	Address string `json:"address,omitempty"`
 	// startAfter is the duration of the start: there is no Node before, and the machine is not provisioned.
 	//

@@ -47,7 +47,7 @@ func examine(t checkedMachine, spec machinev1beta1.MachineHealthCheckSpec, now t
 	case ref == nil:
 		return examineStartup(t.machine, spec, now)
 	case t.node == nil:
-		return verdict{unhealthy: fmt.Sprintf("its node %s is gone", ref.Name)}
+		return verdict{unhealthy: fmt.Sprintf("its node %s does not exist", ref.Name)}
 	}
 	found := examineNode(t.node, spec.UnhealthyConditions, now)
 	found.isHealthy = found.unhealthy == "" && found.again == 0 && t.machine.DeletionTimestamp == nil &&

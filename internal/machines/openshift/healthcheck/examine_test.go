@@ -71,7 +71,7 @@ func TestExamine(t *testing.T) {
 		},
 		"a missing node": {
 			target: checkedMachine{machine: running()},
-			want:   verdict{unhealthy: "its node n is gone"},
+			want:   verdict{unhealthy: "its node n does not exist"},
 		},
 		"a Machine without a node": {
 			target: checkedMachine{machine: starting(time.Minute)},

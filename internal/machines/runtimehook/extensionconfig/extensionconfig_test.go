@@ -94,7 +94,7 @@ func TestExtensionsThatAreRefused(t *testing.T) {
 		},
 		"unknown": {
 			answer: strings.ReplaceAll(handlers, "UpdateMachine\"", "Explode\""),
-			want:   "there is no hook Explode",
+			want:   "unknown hook Explode",
 		},
 		"failure": {answer: `{"status":"Failure","message":"no"}`, want: "answered Failure (no)"},
 		"foreign": {

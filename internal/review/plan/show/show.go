@@ -106,7 +106,7 @@ func countWords(action plan.Action, count int) string {
 // countedWords are the words for an action of several objects, and of one if they differ.
 var countedWords = map[plan.Action]struct{ several, one string }{
 	plan.Created:         {several: "created"},
-	plan.Included:        {several: "created, let in by the filters"},
+	plan.Included:        {several: "created, now included by the filters"},
 	plan.Revived:         {"created again, after they were deleted", "created again, after it was deleted"},
 	plan.Changed:         {several: "changed"},
 	plan.Unchanged:       {several: "unchanged"},
@@ -126,7 +126,7 @@ var countedWords = map[plan.Action]struct{ several, one string }{
 	plan.Left: {"with tombstones, which this mode does not delete",
 		"with a tombstone, which this mode does not delete"},
 	plan.Kept:     {"kept as they are", "kept as it is"},
-	plan.NotThere: {several: "to be deleted, and not there"},
+	plan.NotThere: {several: "to be deleted, but not found"},
 }
 
 // A group is the objects of a component in a level.

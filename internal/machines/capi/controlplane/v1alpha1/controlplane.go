@@ -52,7 +52,7 @@ type RunlevelControlPlaneSpec struct {
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=7
-	// +kubebuilder:validation:XValidation:rule="self % 2 == 1",message="spec.replicas has to be odd: write 1, 3, 5 or 7"
+	// +kubebuilder:validation:XValidation:rule="self % 2 == 1",message="spec.replicas must be odd: write 1, 3, 5 or 7"
 	Replicas *int32 `json:"replicas,omitempty"`
 	// version is the version of Kubernetes, such as v1.36.2.
 	//
