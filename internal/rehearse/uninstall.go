@@ -39,13 +39,13 @@ func (r *rehearsal) checkDeletes(ctx context.Context, a *appliedStage) {
 	})
 	if unread != nil && len(pending) == 0 && ctx.Err() == nil {
 		reason := printable.Line(unread.Error())
-		r.findings.add(newObservation(lint.RehearsalPending, "it is not known whether all deletes end: %s", reason))
+		r.findings.add(newObservation(lint.RehearsalPending, "cannot determine whether all deletes end: %s", reason))
 	}
 	for _, item := range pending {
 		observation := newObservation(lint.RehearsalPending, "its delete does not end: %s",
 			item.Describe(r.cluster.Now()))
 		if item.Seen.State == tombstone.Unknown {
-			observation.Message = "it is not known whether its delete ends: " + item.Seen.Why
+			observation.Message = "cannot determine whether its delete ends: " + item.Seen.Why
 		}
 		r.findings.addForObject(item.ID, observation)
 	}

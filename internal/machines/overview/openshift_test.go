@@ -263,7 +263,7 @@ func TestLateHooks(t *testing.T) {
 		}
 		var got []string
 		for _, message := range f.explain(now).Messages {
-			if strings.Contains(message.Text, "came too late") {
+			if strings.Contains(message.Text, "added too late") {
 				got = append(got, message.Text)
 			}
 		}
