@@ -80,8 +80,8 @@ func (s *supplier) provide(ctx context.Context, object *unstructured.Unstructure
 		hint = ": did you mean " + near + "?"
 	}
 	observation := newObservation(lint.RehearsalMade,
-		"%s was created for the rehearsal, and a cluster that does not have it "+
-			"refuses what needs it: no release of the rehearsal has it%s", id, hint)
+		"%s was created for the rehearsal, and a cluster that does not have "+
+			"it refuses what needs it: no release of the rehearsal has it%s", id, hint)
 	observation.Field, observation.Made = by.field, &id
 	s.findings.addForManifest(by.manifest, observation)
 	return nil

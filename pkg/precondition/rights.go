@@ -27,7 +27,8 @@ func judgeRights(f *Facts) []Finding {
 	user := printable.Line(cmp.Or(f.User, "this account"))
 	if f.RightsErr != nil {
 		return []Finding{warns("retrying when the cluster answers",
-			"cannot determine whether %s has the rights that are needed: %s", user, printable.Line(f.RightsErr.Error()))}
+			"cannot determine whether %s has the rights that are needed: %s", user,
+			printable.Line(f.RightsErr.Error()))}
 	}
 	var lacks []lack
 	for _, right := range f.Missing {

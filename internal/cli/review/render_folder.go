@@ -79,7 +79,8 @@ func checkFree(folder string) error {
 		return err
 	}
 	if above, err := os.Stat(filepath.Dir(folder)); err != nil || !above.IsDir() {
-		return fmt.Errorf("folder %s does not exist: cannot create %s in it", filepath.Dir(folder), filepath.Base(folder))
+		return fmt.Errorf("folder %s does not exist: cannot create %s in it", filepath.Dir(folder),
+			filepath.Base(folder))
 	}
 	return nil
 }

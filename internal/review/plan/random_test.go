@@ -37,7 +37,7 @@ func TestRandomReleases(t *testing.T) {
 					t.Fatalf("round %d: %s is deleted with %s, which is not deleted", round, e.ID, e.With)
 				}
 				if e.Action != plan.Dropped && e.Tombstone != "" || e.Action == plan.Dropped &&
-					(e.Tombstone == "") != (strings.Contains(e.Why, "since that would also delete ") || len(e.UsedBy) > 0) {
+					(e.Tombstone == "") != (strings.Contains(e.Why, "that would also delete") || len(e.UsedBy) > 0) {
 					t.Fatalf("round %d: %s is %s, and its tombstone is %q", round, e.ID, e.Action, e.Tombstone)
 				}
 			}
