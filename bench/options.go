@@ -69,7 +69,7 @@ func parseTools(text string) ([]tool, error) {
 	named := append(strings.Split(text, ","), "floor")
 	for _, name := range named {
 		if !slices.Contains(toolNames(), name) {
-			return nil, fmt.Errorf("--tools: there is no %q: use %s", name, strings.Join(toolNames(), ", "))
+			return nil, fmt.Errorf("--tools: unknown tool %q: use %s", name, strings.Join(toolNames(), ", "))
 		}
 	}
 	return slices.DeleteFunc(tools(), func(t tool) bool { return !slices.Contains(named, t.name) }), nil

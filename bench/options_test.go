@@ -17,7 +17,7 @@ func TestOptionsDetermineToolsAndRounds(t *testing.T) {
 		{"--sizes 1e3", `--sizes: "1e3" is not a number of objects: use 10 or more`},
 		{"--sizes 9", `--sizes: "9" is not a number of objects: use 10 or more`},
 		{"--tools flux",
-			`--tools: there is no "flux": use floor, floor-wait, runlevel, runlevel-no-wait, kubectl, helm, kapp`},
+			`--tools: unknown tool "flux": use floor, floor-wait, runlevel, runlevel-no-wait, kubectl, helm, kapp`},
 		{"--most-for helm", `--most-for: "helm": use TOOL=OBJECTS, with a tool of --tools`},
 		{"--tools runlevel --most-for kapp=1", `--most-for: "kapp=1": use TOOL=OBJECTS, with a tool of --tools`},
 		{"-o yaml", "-o yaml: use text or json"},
