@@ -155,7 +155,8 @@ func (d *deletionScope) deleteInfrastructure(ctx context.Context) (*deletion.Wai
 		return nil, nil
 	default:
 		wait.Reason, wait.After = deletion.InfrastructureGoes, infrastructureChecks
-		wait.Message = fmt.Sprintf("waiting for %s %s to be deleted", observed.Kind.Kind, client.ObjectKeyFromObject(d.m))
+		wait.Message = fmt.Sprintf("waiting for %s %s to be deleted", observed.Kind.Kind,
+			client.ObjectKeyFromObject(d.m))
 		if len(observed.Finalizers) > 0 {
 			wait.Message += ", which these finalizers hold: " + strings.Join(observed.Finalizers, ", ")
 		}
