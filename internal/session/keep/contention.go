@@ -10,16 +10,16 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// A contention is with another field manager, or with a controller, that reverts repairs of an object as soon as they
-// are made. A user who changes the object now and then is in no contention.
+// A contention counts how often another field manager or a controller reverts the repairs of an object. A user who
+// changes the object now and then is not in contention.
 type contention struct {
-	driftedAt  time.Time   // when the object was first seen to differ
-	repairedAt time.Time   // when it was repaired last
-	repairs    []time.Time // when it was repaired
-	immediate  int         // repairs that were reverted at once
-	idle       int         // consecutive writes of the object that changed nothing of the release's
-	idleAt     time.Time   // when such a write was seen last
-	until      time.Time   // when the object may be repaired again
+	driftedAt  time.Time   // of the first observation of a difference
+	repairedAt time.Time   // of the last repair
+	repairs    []time.Time // of recent repairs
+	immediate  int         // number of repairs that were reverted at once
+	idle       int         // number of consecutive writes of the object that changed nothing of the release's
+	idleAt     time.Time   // of the last such write
+	until      time.Time   // end of the pause before the next repair
 }
 
 const (
@@ -33,7 +33,7 @@ const (
 	shortPause, longPause = 250 * time.Millisecond, 5 * time.Minute
 	// After maxIdle writes that change nothing of the release's, checks of the object have short pauses.
 	maxIdle              = 20
-	rest                 = time.Minute // after which they are forgotten, and a contention has ended
+	rest                 = time.Minute // after which these writes are forgotten, and a contention has ended
 	idlePause, idleLimit = 10 * time.Millisecond, time.Second
 )
 
@@ -77,7 +77,7 @@ func (c *contention) isActive() bool {
 	return c.immediate >= maxImmediate || len(c.repairs) >= maxRepairs
 }
 
-// backoff returns how long an object in contention is left alone after a repair.
+// backoff returns the pause after a repair of an object in contention.
 func (c *contention) backoff() time.Duration {
 	return min(shortPause<<min(max(0, c.immediate-maxImmediate), 20), longPause)
 }
@@ -94,19 +94,19 @@ func (c *contention) observeIdle(now time.Time) {
 	}
 }
 
-// left returns how long the object must still be left alone by the other writer until the contention has ended.
-func (c *contention) left(now time.Time) time.Duration {
+// remaining returns the time after which the contention has ended, unless the other writer changes the object before.
+func (c *contention) remaining(now time.Time) time.Duration {
 	if !c.isActive() {
 		return 0
 	}
 	return c.repairedAt.Add(max(rest, 2*c.backoff())).Sub(now)
 }
 
-// pause returns how long an object is left alone from now on.
+// pause returns the time until the object may be repaired again.
 func (c *contention) pause(now time.Time) time.Duration { return c.until.Sub(now) }
 
-// reportContention reports a contention, also as an event of Kubernetes, for the owners of the other manager. That the
-// event can't be written is not a failure.
+// reportContention reports a contention, also as an event of Kubernetes, for the owners of the other manager. If the
+// event can't be written, the error is ignored.
 func (k *Keeper) reportContention(o *objectState, uid types.UID, lost []ownership.Conflict, pause time.Duration) {
 	what := "another client deletes it, or changes it, again and again"
 	if len(lost) > 0 {

@@ -12,7 +12,7 @@ func (c *Contention) Drift(now time.Time) { c.driftedAt = now }
 func (c *Contention) Pause(now time.Time) time.Duration { return max(0, c.pause(now)) }
 
 // Left returns how long the contention lasts, if no other drift comes.
-func (c *Contention) Left(now time.Time) time.Duration { return c.left(now) }
+func (c *Contention) Left(now time.Time) time.Duration { return c.remaining(now) }
 
 // Note records that an object was checked.
 func (c *Contention) Note(now time.Time, isRepaired bool) time.Duration {

@@ -14,15 +14,15 @@ import (
 // The first object of a kind begins the watch of that kind. The watch shows the other objects of the kind, too: those
 // observations are evaluated when the objects are taken over.
 func (k *Keeper) Take(applied object.Change) {
-	k.mu.Lock()
-	o := k.steps[applied.StepID]
+	objects := k.lock()
+	o := objects.steps[applied.StepID]
 	if o != nil {
 		if o.phase != keeping {
-			o.phase, o.version = taken, applied.Version
+			o.phase, o.live.version = taken, applied.Version
 		}
 		k.queue.Add(o)
 	}
-	k.mu.Unlock()
+	objects.unlock()
 	if o != nil && k.options.WasComplete && applied.Action.HasChanged() {
 		k.emit(Event{
 			Type:    Repaired,
@@ -35,12 +35,12 @@ func (k *Keeper) Take(applied object.Change) {
 	}
 }
 
-// startKeeping begins to keep an object that was taken over, and reports whether it is kept. It discovers the resource
-// of the kind first; if that fails, it is tried again.
+// startKeeping begins to keep an object that was taken over, and reports whether the object is kept. First,
+// startKeeping discovers the resource of the kind; if the discovery fails, the object is queued again.
 func (k *Keeper) startKeeping(o *objectState) bool {
-	k.mu.Lock()
+	objects := k.lock()
 	isKept := o.phase == keeping
-	k.mu.Unlock()
+	objects.unlock()
 	if isKept || k.ctx.Err() != nil {
 		return isKept
 	}
@@ -51,39 +51,39 @@ func (k *Keeper) startKeeping(o *objectState) bool {
 	}
 	k.queue.Forget(o)
 	k.repairer.Learn(resource)
-	k.mu.Lock()
-	k.watchKind(resource)
-	early, applied := o.early, o.version
+	objects = k.lock()
+	k.watchKind(objects, resource)
+	early, applied := o.early, o.live.version
 	o.phase, o.early = keeping, nil
 	if o.id.GroupKind() == kinds.CustomResourceDefinition {
-		o.version = "" // so that the next check reads its definition
+		o.live.version = "" // so that the next check reads the definition
 	}
-	k.inOrder = append(k.inOrder, o)
+	objects.kept = append(objects.kept, o)
 	isNewer := early != nil && early.version != applied && !resourcewatch.IsOlder(early.version, applied)
 	if isNewer && early.head == nil {
-		k.observeAbsence(o, early.version)
+		objects.observeAbsence(o, early.version)
 	}
-	k.mu.Unlock()
+	objects.unlock()
 	if isNewer && early.head != nil {
 		k.observe(o.id, *early.head)
 	}
 	return true
 }
 
-// watchKind begins to watch the objects of a kind, if they are not watched yet. The lock is held.
-func (k *Keeper) watchKind(resource cluster.Resource) {
+// watchKind begins to watch the objects of a kind, if they are not watched yet.
+func (k *Keeper) watchKind(objects *lockedObjects, resource cluster.Resource) {
 	isOfKind := func(w *kindWatch) bool { return w.resource.GroupKind() == resource.GroupKind() }
-	if slices.ContainsFunc(k.watches, isOfKind) {
+	if slices.ContainsFunc(objects.watches, isOfKind) {
 		return
 	}
 	w := &kindWatch{keeper: k, resource: resource, errs: map[string]error{}}
-	k.watches = append(k.watches, w)
-	for _, o := range k.steps {
+	objects.watches = append(objects.watches, w)
+	for _, o := range objects.steps {
 		if o.id.GroupKind() != resource.GroupKind() {
 			continue
 		}
 		o.id, o.watch, o.resource = resource.Scoped(o.id), w, resource
-		k.objects[o.id] = o
+		objects.byID[o.id] = o
 	}
 	k.running.Go(func() { w.run(k.ctx) })
 }

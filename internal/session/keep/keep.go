@@ -31,18 +31,16 @@ import (
 
 // Options configure how a release is kept in place.
 type Options struct {
-	Apply object.Options // as it was applied with
+	Apply object.Options // of the apply of the release
 	// WasComplete is set if the release was complete before the apply: an object that the apply changes has drifted
 	// while no process kept it in place.
 	WasComplete bool
-	// Every is the time from one resync to the next; an hour if it is 0, and never if
-	// it is less.
-	Every time.Duration
+	Every       time.Duration // from one resync to the next; 0 means an hour, and a negative value no resync
 	// OnEvent is called with each event, one after the other. It may be nil.
 	OnEvent func(Event)
 }
 
-// workers is how many objects are repaired at a time.
+// workers limits how many objects are repaired at a time.
 const workers = 8
 
 func (o Options) withDefaults() Options {
@@ -61,32 +59,30 @@ type Keeper struct {
 	cluster  *cluster.Cluster
 	options  Options
 	repairer *object.Repairer
-	queue    workqueue.TypedRateLimitingInterface[*objectState] // of objects that may have to be repaired
+	queue    workqueue.TypedRateLimitingInterface[*objectState] // that of guarded
 	emitting sync.Mutex                                         // serializes events
 	running  sync.WaitGroup
-
-	mu      sync.Mutex                     // guards the following fields, and each objectState
-	steps   map[object.StepID]*objectState // all objects of the release
-	objects map[kinds.ID]*objectState      // those of the kinds that are watched
-	inOrder []*objectState                 // the objects that are kept
-	failing map[*objectState]bool          // the objects that could not be repaired
-	watches []*kindWatch
+	guarded  lockedObjects // only for lock
 }
 
 // Start begins to keep the objects of a release that are passed to Take in place, until ctx ends.
 func Start(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Keeper {
 	options = options.withDefaults()
-	k := &Keeper{
-		ctx: ctx, cluster: c, options: options, repairer: object.NewRepairer(ctx, c, release, options.Apply),
-		steps: map[object.StepID]*objectState{}, objects: map[kinds.ID]*objectState{}, failing: map[*objectState]bool{},
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[*objectState](firstPause, longestPause),
-		),
-	}
+	queue := workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[*objectState](firstPause, longestPause),
+	)
+	steps := map[object.StepID]*objectState{}
 	for _, manifest := range release.Manifests {
 		if !manifest.IsTombstone() {
-			k.steps[object.StepOf(manifest)] = &objectState{manifest: manifest, id: manifest.ID()}
+			steps[object.StepOf(manifest)] = &objectState{manifest: manifest, id: manifest.ID()}
 		}
+	}
+	k := &Keeper{
+		ctx: ctx, cluster: c, options: options, repairer: object.NewRepairer(ctx, c, release, options.Apply),
+		queue: queue,
+		guarded: lockedObjects{
+			queue: queue, steps: steps, byID: map[kinds.ID]*objectState{}, failing: map[*objectState]bool{},
+		},
 	}
 	context.AfterFunc(ctx, k.queue.ShutDown)
 	for range workers {
@@ -105,18 +101,18 @@ func (k *Keeper) Wait() error {
 
 // Announce reports how many objects are kept in place by now.
 func (k *Keeper) Announce() {
-	k.mu.Lock()
-	objects, groupKinds := 0, map[schema.GroupKind]bool{}
-	for _, o := range k.steps {
+	objects := k.lock()
+	count, groupKinds := 0, map[schema.GroupKind]bool{}
+	for _, o := range objects.steps {
 		if o.phase != untouched {
-			objects++
+			count++
 			groupKinds[o.id.GroupKind()] = true
 		}
 	}
-	k.mu.Unlock()
+	objects.unlock()
 	k.emit(Event{
 		Type:    Keeping,
-		Message: fmt.Sprintf("%s of %s", printable.Count(objects, "object"), printable.Count(len(groupKinds), "kind")),
+		Message: fmt.Sprintf("%s of %s", printable.Count(count, "object"), printable.Count(len(groupKinds), "kind")),
 	})
 }
 
@@ -125,15 +121,15 @@ type EventType string
 
 // The events.
 const (
-	Keeping   EventType = "keeping"   // from now on
-	Repaired  EventType = "repaired"  // an object, with Action; Lost has the lost values of other managers
-	Contested EventType = "contested" // an object whose repairs others revert again and again
-	Failing   EventType = "failing"   // an object that can't be repaired; it is tried again
-	Recovered EventType = "recovered" // an object that was contested or failing, and matches the release again
+	Keeping   EventType = "keeping"   // the release is kept in place from now on
+	Repaired  EventType = "repaired"  // Action repaired an object; Lost has the lost values of other managers
+	Contested EventType = "contested" // others revert the repairs of an object again and again
+	Failing   EventType = "failing"   // the repair of an object fails, and is retried
+	Recovered EventType = "recovered" // a contested or failing object matches the release again
 	Unwatched EventType = "unwatched" // changes of a kind are not seen
-	Watched   EventType = "watched"   // they are again
-	Missed    EventType = "missed"    // an object that a resync has repaired, and no watch had shown
-	Passed    EventType = "passed"    // a resync is over
+	Watched   EventType = "watched"   // changes of the kind are seen again
+	Missed    EventType = "missed"    // a resync has repaired an object whose difference no watch had shown
+	Passed    EventType = "passed"    // a resync has ended
 )
 
 // An Event is one thing that happened.
@@ -164,10 +160,10 @@ func (k *Keeper) Problems() []Event {
 	if k == nil {
 		return nil
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	objects := k.lock()
+	defer objects.unlock()
 	var problems []Event
-	for _, o := range k.inOrder {
+	for _, o := range objects.kept {
 		if o.problem != nil {
 			problems = append(problems, *o.problem)
 		}
@@ -178,15 +174,15 @@ func (k *Keeper) Problems() []Event {
 	return problems
 }
 
-// UnwatchedKinds returns how many kinds have changes that are not seen now.
+// UnwatchedKinds returns the number of kinds whose changes are not seen now.
 func (k *Keeper) UnwatchedKinds() int {
 	if k == nil {
 		return 0
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	objects := k.lock()
+	defer objects.unlock()
 	unwatched := 0
-	for _, w := range k.watches {
+	for _, w := range objects.watches {
 		if len(w.errs) > 0 {
 			unwatched++
 		}
@@ -194,28 +190,28 @@ func (k *Keeper) UnwatchedKinds() int {
 	return unwatched
 }
 
-// report reports a problem of an object, which lasts until endProblem finds that it is over.
+// report reports a problem of an object. The problem lasts until endProblem ends it.
 func (k *Keeper) report(o *objectState, problem Event) {
 	problem.Time = k.cluster.Now().UTC()
-	k.mu.Lock()
+	objects := k.lock()
 	o.problem = &problem
-	k.mu.Unlock()
+	objects.unlock()
 	k.emit(problem)
 }
 
-// endProblem reports that the problem of an object is over, if it is: the object matches the release, and no other
-// writer has changed it for a while.
+// endProblem ends the problem of an object, and reports the end, if the object matches the release and no other writer
+// has changed the object for a while.
 func (k *Keeper) endProblem(o *objectState) {
-	k.mu.Lock()
-	remaining := o.contention.left(time.Now())
-	isOver := o.problem != nil && !o.mayDiffer && !o.isTerminating && !k.failing[o] && remaining <= 0
+	objects := k.lock()
+	remaining := o.contention.remaining(time.Now())
+	isOver := o.problem != nil && !o.live.mayDiffer && !o.live.isTerminating && !objects.failing[o] && remaining <= 0
 	switch {
 	case isOver:
 		o.problem, o.contention = nil, contention{}
 	case o.problem != nil && remaining > 0:
 		k.queue.AddAfter(o, remaining)
 	}
-	k.mu.Unlock()
+	objects.unlock()
 	if isOver {
 		k.emit(Event{Type: Recovered, Object: &o.id, File: o.manifest.Path, Message: "it matches the release again"})
 	}

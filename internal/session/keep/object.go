@@ -1,12 +1,16 @@
 package keep
 
 import (
+	"sync"
 	"time"
+
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/cluster/resourcewatch"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -19,7 +23,8 @@ const (
 	keeping
 )
 
-// An objectState is the state of an object of the release. The Keeper's lock guards it.
+// An objectState is the state of an object of the release. Only the holder of lockedObjects reads and changes it,
+// except for the first four fields, which do not change any more once the object is kept.
 type objectState struct {
 	manifest *payload.Manifest
 	id       kinds.ID
@@ -28,18 +33,23 @@ type objectState struct {
 
 	phase phase
 	early *observation // the last observation before the phase keeping
+	live  liveState
 
+	mayBeFinished bool   // a Job that was written may have finished
+	problem       *Event // the last report on a contested or failing object
+	contention    contention
+	// checked belongs to a resync that waits for the check: it receives whether no watch had shown the difference.
+	checked chan<- bool
+}
+
+// A liveState is the known state of an object on the cluster.
+type liveState struct {
 	version       string                   // of the object when it was applied, checked last, or known to be in sync
 	mayDiffer     bool                     // the object may differ from the release
 	observed      *objectmeta.LiveMetadata // metadata that may differ; nil if the object did not exist or was not read
 	exists        bool                     // although it could not be repaired: dependents can be repaired
 	isTerminating bool                     // the object can be created again only after its deletion
-	mayBeFinished bool                     // a Job that was written may have finished
 	observations  int                      // a repair compares the number of observations before and after
-	problem       *Event                   // the last report on a contested or failing object
-	contention    contention
-	// checked belongs to a resync that waits for the check: it receives whether no watch had shown the difference.
-	checked chan<- bool
 }
 
 // An observation is the last observed state of an object.
@@ -48,16 +58,35 @@ type observation struct {
 	version string
 }
 
+// lockedObjects are the objects of a release while their lock is held. Keeper.lock returns them.
+type lockedObjects struct {
+	mu      sync.Mutex
+	queue   workqueue.TypedRateLimitingInterface[*objectState] // of objects that may have to be repaired
+	steps   map[object.StepID]*objectState                     // all objects of the release
+	byID    map[kinds.ID]*objectState                          // those of the watched kinds
+	kept    []*objectState                                     // those in the phase keeping
+	failing map[*objectState]bool                              // those that could not be repaired
+	watches []*kindWatch
+}
+
+// lock acquires the lock of the objects. The caller must unlock it.
+func (k *Keeper) lock() *lockedObjects {
+	k.guarded.mu.Lock()
+	return &k.guarded
+}
+
+func (l *lockedObjects) unlock() { l.mu.Unlock() }
+
 // observe updates an object by metadata that a watch has shown.
 func (k *Keeper) observe(id kinds.ID, head objectmeta.LiveMetadata) {
-	k.mu.Lock()
-	o := k.objects[id]
+	objects := k.lock()
+	o := objects.byID[id]
 	if o != nil && o.phase != keeping {
 		o.early = &observation{&head, head.ResourceVersion}
 	}
-	// else another object has the label, or the version is known already
-	isNewer := o != nil && o.phase == keeping && o.isNewer(head)
-	k.mu.Unlock()
+	// otherwise another object has the label, or the version is known already
+	isNewer := o != nil && o.phase == keeping && o.live.isOlderThan(head)
+	objects.unlock()
 	if !isNewer {
 		return
 	}
@@ -66,74 +95,74 @@ func (k *Keeper) observe(id kinds.ID, head objectmeta.LiveMetadata) {
 	}
 	isUntouched := k.repairer.IsUntouched(o.manifest, head)
 	mayBeFinished := isUntouched && k.repairer.IsUnfinished(o.manifest)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !o.isNewer(head) { // any more
+	objects = k.lock()
+	defer objects.unlock()
+	if !o.live.isOlderThan(head) { // another goroutine has observed a newer version meanwhile
 		return
 	}
 	wasMissing := o.isMissing()
-	o.observations++
-	o.isTerminating = head.Terminating
+	o.live.observations++
+	o.live.isTerminating = head.Terminating
 	if isUntouched || head.Terminating {
-		o.version, o.mayDiffer, o.observed = head.ResourceVersion, false, nil
+		o.live.version, o.live.mayDiffer, o.live.observed = head.ResourceVersion, false, nil
 	} else {
-		k.suspectDrift(o, &head)
+		objects.suspectDrift(o, &head)
 	}
 	if isUntouched {
-		k.markInSync(o)
+		objects.markInSync(o)
 	}
 	if wasMissing && !o.isMissing() && isPrerequisite(o.id) {
-		k.retryAll()
+		objects.retryAll()
 	}
 	if mayBeFinished {
 		o.mayBeFinished = true
-		k.queue.Add(o)
+		objects.queue.Add(o)
 	}
 }
 
-// isNewer reports whether metadata is newer than the known version of an object. The lock is held.
-func (o *objectState) isNewer(head objectmeta.LiveMetadata) bool {
-	return o.version != head.ResourceVersion && !resourcewatch.IsOlder(head.ResourceVersion, o.version)
+// isOlderThan reports whether the known version of an object is older than metadata.
+func (s *liveState) isOlderThan(head objectmeta.LiveMetadata) bool {
+	return s.version != head.ResourceVersion && !resourcewatch.IsOlder(head.ResourceVersion, s.version)
 }
 
-// observeAbsence records that an object is not in a watch any more: it was deleted, or has lost its label. The lock is
-// held.
-func (k *Keeper) observeAbsence(o *objectState, version string) {
+// observeAbsence records that a watch does not show an object any more: it was deleted, or has lost its label.
+func (l *lockedObjects) observeAbsence(o *objectState, version string) {
 	switch {
 	case o.phase != keeping:
 		o.early = &observation{version: version}
-	case !resourcewatch.IsOlder(version, o.version):
-		k.check(o)
+	case !resourcewatch.IsOlder(version, o.live.version):
+		l.check(o)
 	}
 }
 
-// check has an object read, and repaired if it differs. The lock is held.
-func (k *Keeper) check(o *objectState) {
-	o.observations++
-	o.isTerminating, o.exists = false, false
-	k.suspectDrift(o, nil)
+// check has an object read, and repaired if it differs.
+func (l *lockedObjects) check(o *objectState) {
+	o.live.observations++
+	o.live.isTerminating, o.live.exists = false, false
+	l.suspectDrift(o, nil)
 }
 
-// suspectDrift has an object repaired if it differs from the release. The lock is held.
-func (k *Keeper) suspectDrift(o *objectState, seen *objectmeta.LiveMetadata) {
-	if !o.mayDiffer {
+// suspectDrift has an object repaired if it differs from the release. Observed is its metadata, or nil if it was not
+// read.
+func (l *lockedObjects) suspectDrift(o *objectState, observed *objectmeta.LiveMetadata) {
+	if !o.live.mayDiffer {
 		o.contention.driftedAt = time.Now()
 	}
-	o.mayDiffer, o.observed = true, seen
+	o.live.mayDiffer, o.live.observed = true, observed
 	// a failing repair is retried after its pause, however often the object is written
-	if !k.failing[o] || seen == nil {
-		k.queueRepair(o)
+	if !l.failing[o] || observed == nil {
+		l.queueRepair(o)
 	}
 }
 
 // checkAll checks all objects of a definition that has changed: the server may treat them differently, which does not
 // show in their metadata.
 func (k *Keeper) checkAll(definition string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, o := range k.objects {
+	objects := k.lock()
+	defer objects.unlock()
+	for _, o := range objects.byID {
 		if o.phase == keeping && o.definition() == definition {
-			k.check(o)
+			objects.check(o)
 		}
 	}
 }
@@ -141,16 +170,16 @@ func (k *Keeper) checkAll(definition string) {
 // definition returns the name of the CustomResourceDefinition of an object, if it has one.
 func (o *objectState) definition() string { return o.resource.GroupResource().String() }
 
-// isMissing reports whether an object does not exist, as far as is known. The lock is held.
+// isMissing reports whether an object does not exist, as far as is known.
 func (o *objectState) isMissing() bool {
-	return o != nil && (o.isTerminating || o.mayDiffer && o.observed == nil && !o.exists)
+	return o != nil && (o.live.isTerminating || o.live.mayDiffer && o.live.observed == nil && !o.live.exists)
 }
 
-// queueRepair queues an object: at once, or after the pause of a contention. The lock is held.
-func (k *Keeper) queueRepair(o *objectState) {
+// queueRepair queues an object: at once, or after the pause of a contention.
+func (l *lockedObjects) queueRepair(o *objectState) {
 	if pause := o.contention.pause(time.Now()); pause > 0 {
-		k.queue.AddAfter(o, pause)
+		l.queue.AddAfter(o, pause)
 		return
 	}
-	k.queue.Add(o)
+	l.queue.Add(o)
 }

@@ -33,28 +33,27 @@ func (k *Keeper) work() {
 
 // repair repairs an object, if it still differs from the release.
 func (k *Keeper) repair(o *objectState) {
-	k.mu.Lock()
-	seen, observations, checked := o.observed, o.observations, o.checked
-	mayDiffer, mayBeFinished := o.mayDiffer, o.mayBeFinished
-	// If the watch is broken, it does not show when the object is deleted.
-	isTerminating := o.isTerminating && (checked == nil || !o.watch.isBroken(o.id.Namespace))
-	isDue := (mayDiffer || checked != nil) && !isTerminating && !k.isBlocked(o)
+	objects := k.lock()
+	before, checked, mayBeFinished := o.live, o.checked, o.mayBeFinished
+	// A broken watch does not show when the object is deleted.
+	isTerminating := before.isTerminating && (checked == nil || !objects.isBroken(o.watch, o.id.Namespace))
+	isDue := (before.mayDiffer || checked != nil) && !isTerminating && !objects.isBlocked(o)
 	if pause := o.contention.pause(time.Now()); isDue && checked == nil && pause > 0 {
-		isDue = false // it was queued before the contention was noticed
+		isDue = false // the object was queued before the contention was noticed
 		k.queue.AddAfter(o, pause)
 	}
 	o.checked, o.mayBeFinished = nil, false
-	k.mu.Unlock()
+	objects.unlock()
 	if mayBeFinished && k.ctx.Err() == nil {
 		k.markFinished(o)
 	}
 	wasMissed := false
 	if isDue && k.ctx.Err() == nil {
-		repaired := k.repairer.Repair(o.manifest, seen)
+		repaired := k.repairer.Repair(o.manifest, before.observed)
 		if repaired.Err != nil {
 			k.repairFailed(o, repaired)
 		} else {
-			wasMissed = k.repairSucceeded(o, observations, repaired) && !mayDiffer
+			wasMissed = k.repairSucceeded(o, before, repaired) && !before.mayDiffer
 		}
 	}
 	k.endProblem(o)
@@ -69,78 +68,79 @@ func (k *Keeper) markFinished(o *objectState) {
 		k.queue.Forget(o)
 		return
 	}
-	k.mu.Lock()
+	objects := k.lock()
 	o.mayBeFinished = true
-	k.mu.Unlock()
+	objects.unlock()
 	k.queue.AddRateLimited(o)
 }
 
-// isBlocked reports whether the namespace or the definition of an object is missing. The object is repaired when it
-// exists. The lock is held.
-func (k *Keeper) isBlocked(o *objectState) bool {
+// isBlocked reports whether the namespace or the definition of an object is missing. The object is repaired once both
+// exist.
+func (l *lockedObjects) isBlocked(o *objectState) bool {
 	return slices.ContainsFunc(objectmeta.Containers(o.id, o.resource), func(id kinds.ID) bool {
-		return k.objects[id].isMissing()
+		return l.byID[id].isMissing()
 	})
 }
 
-// reportAfter is how often a repair must fail to be reported.
+// A repair is reported as failing when it has failed this often.
 const reportAfter = 4
 
 // repairFailed records that an object could not be repaired.
-func (k *Keeper) repairFailed(o *objectState, found object.RepairResult) {
-	k.mu.Lock()
+func (k *Keeper) repairFailed(o *objectState, repaired object.RepairResult) {
+	objects := k.lock()
 	wasMissing := o.isMissing()
-	k.failing[o], o.mayDiffer, o.exists = true, true, !wasMissing
-	if found.IsLooked {
-		o.exists = found.Before.UID != "" && !found.Before.Terminating
+	objects.failing[o], o.live.mayDiffer, o.live.exists = true, true, !wasMissing
+	if repaired.IsLooked {
+		o.live.exists = repaired.Before.UID != "" && !repaired.Before.Terminating
 	}
 	if wasMissing && !o.isMissing() && isPrerequisite(o.id) {
-		k.retryAll()
+		objects.retryAll()
 	}
 	k.queue.AddRateLimited(o)
 	isNew := (o.problem == nil || o.problem.Type != Failing) && k.queue.NumRequeues(o) >= reportAfter
-	k.mu.Unlock()
+	objects.unlock()
 	if isNew {
 		k.report(o, Event{
 			Type:    Failing,
 			Object:  &o.id,
 			File:    o.manifest.Path,
-			Reason:  found.Err.Reason,
-			Message: printable.Line(found.Err.Err.Error()),
+			Reason:  repaired.Err.Reason,
+			Message: printable.Line(repaired.Err.Err.Error()),
 		})
 	}
 }
 
-// repairSucceeded records the result of a repair, and reports whether the object had to be changed. Observations is how
-// many there were when the repair began.
-func (k *Keeper) repairSucceeded(o *objectState, observations int, repaired object.RepairResult) (hasChanged bool) {
+// repairSucceeded records the result of a repair, and reports whether the object had to be changed. Before is the known
+// state of the object when the repair began.
+func (k *Keeper) repairSucceeded(o *objectState, before liveState, repaired object.RepairResult) (hasChanged bool) {
 	hasChanged = repaired.Action != object.Unchanged && repaired.Action != object.Kept
-	k.mu.Lock()
+	objects := k.lock()
 	wasMissing := o.isMissing()
-	isLatest := o.observations == observations
+	live := &o.live
+	isLatest := live.observations == before.observations
 	if isLatest {
-		o.isTerminating = repaired.Now.Terminating
+		live.isTerminating = repaired.Now.Terminating
 	}
-	if version := repaired.Now.ResourceVersion; !resourcewatch.IsOlder(version, o.version) {
-		o.version = version
+	if version := repaired.Now.ResourceVersion; !resourcewatch.IsOlder(version, live.version) {
+		live.version = version
 	}
-	if isLatest || o.observed != nil && !resourcewatch.IsOlder(o.version, o.observed.ResourceVersion) {
-		o.mayDiffer, o.observed = false, nil
+	if isLatest || live.observed != nil && !resourcewatch.IsOlder(live.version, live.observed.ResourceVersion) {
+		live.mayDiffer, live.observed = false, nil
 	}
 	pause := o.contention.observe(time.Now(), hasChanged)
-	k.markInSync(o)
-	if o.mayDiffer { // it was changed meanwhile
-		k.queueRepair(o)
+	objects.markInSync(o)
+	if live.mayDiffer { // a watch has shown another change meanwhile
+		objects.queueRepair(o)
 	}
 	if isPrerequisite(o.id) && (wasMissing || hasChanged) {
-		k.retryAll()
+		objects.retryAll()
 	}
-	k.mu.Unlock()
+	objects.unlock()
 	if !hasChanged {
 		return false
 	}
 	if o.id.GroupKind() == kinds.CustomResourceDefinition {
-		k.checkAll(o.id.Name) // its objects were written by another definition meanwhile
+		k.checkAll(o.id.Name) // the objects of the definition were written by another one meanwhile
 	}
 	k.emit(Event{
 		Type:    Repaired,
@@ -157,35 +157,35 @@ func (k *Keeper) repairSucceeded(o *objectState, observations int, repaired obje
 }
 
 // markInSync records that an object matches the release. If it could not be repaired before, others of its kind are
-// tried again, too. The lock is held.
-func (k *Keeper) markInSync(o *objectState) {
-	k.queue.Forget(o)
+// tried again, too.
+func (l *lockedObjects) markInSync(o *objectState) {
+	l.queue.Forget(o)
 	if o.problem != nil {
-		k.queue.Add(o) // for endProblem
+		l.queue.Add(o) // for endProblem
 	}
-	if !k.failing[o] {
+	if !l.failing[o] {
 		return
 	}
-	delete(k.failing, o)
-	for other := range k.failing {
+	delete(l.failing, o)
+	for other := range l.failing {
 		if other.watch == o.watch {
-			k.retry(other)
+			l.retry(other)
 		}
 	}
 }
 
-// retryAll repairs at once all objects that wait for another try: an object that others need is back. The lock is held.
-func (k *Keeper) retryAll() {
-	for _, o := range k.objects {
-		if o.mayDiffer {
-			k.retry(o)
+// retryAll repairs at once all objects that wait for another try: an object that others need is back.
+func (l *lockedObjects) retryAll() {
+	for _, o := range l.byID {
+		if o.live.mayDiffer {
+			l.retry(o)
 		}
 	}
 }
 
-func (k *Keeper) retry(o *objectState) {
-	k.queue.Forget(o)
-	k.queueRepair(o)
+func (l *lockedObjects) retry(o *objectState) {
+	l.queue.Forget(o)
+	l.queueRepair(o)
 }
 
 // isPrerequisite reports whether other objects need an object in order to exist.

@@ -23,9 +23,9 @@ func (k *Keeper) resyncAll(ctx context.Context) {
 	const spread = 0.1 // so that several Keepers don't do it at once
 	for object.Pause(ctx, wait.Jitter(k.options.Every, spread)) {
 		missed, checked := 0, 0
-		k.mu.Lock()
-		all := slices.Clone(k.inOrder)
-		k.mu.Unlock()
+		objects := k.lock()
+		all := slices.Clone(objects.kept)
+		objects.unlock()
 		for _, o := range all {
 			wasMissed, ok := k.resync(ctx, o)
 			if !ok {
@@ -53,10 +53,10 @@ func (k *Keeper) resyncAll(ctx context.Context) {
 // resync checks one object, and reports whether it differed and no watch had shown that.
 func (k *Keeper) resync(ctx context.Context, o *objectState) (wasMissed, ok bool) {
 	answer := make(chan bool, 1)
-	k.mu.Lock()
+	objects := k.lock()
 	o.checked = answer
 	k.queue.Add(o)
-	k.mu.Unlock()
+	objects.unlock()
 	select {
 	case wasMissed = <-answer:
 	case <-ctx.Done():

@@ -18,13 +18,13 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A kindWatch watches the objects of one kind in the whole cluster. If a watch of the whole cluster is forbidden, it
-// watches each namespace of the release.
+// A kindWatch watches the objects of one kind in the whole cluster, or in each namespace of the release if a watch of
+// the whole cluster is forbidden.
 type kindWatch struct {
 	keeper   *Keeper
 	resource cluster.Resource
 
-	errs map[string]error // why changes are not seen, by namespace; guarded by the keeper's lock
+	errs map[string]error // of broken watches, by namespace; only for the holder of lockedObjects
 }
 
 // longestWatchPause is the longest pause before a failed watch restarts.
@@ -48,11 +48,11 @@ func (w *kindWatch) run(ctx context.Context) {
 // namespaces returns the namespaces to watch from now on, one by one. Each watch starts with the error of the
 // watch of the whole cluster.
 func (w *kindWatch) namespaces() map[string]bool {
-	w.keeper.mu.Lock()
-	defer w.keeper.mu.Unlock()
+	locked := w.keeper.lock()
+	defer locked.unlock()
 	before, namespaces := w.errs[metav1.NamespaceAll], map[string]bool{}
 	delete(w.errs, metav1.NamespaceAll)
-	for id, o := range w.keeper.objects {
+	for id, o := range locked.byID {
 		if o.watch != w {
 			continue
 		}
@@ -74,7 +74,7 @@ func (w *kindWatch) watchIn(ctx context.Context, namespace string, stop func()) 
 		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			opened, err := objects.Watch(ctx, options)
 			if err == nil { // a successful list is not enough: the user may lack the right to watch
-				w.recovered(namespace)
+				w.reportRecovered(namespace)
 			}
 			return opened, err
 		},
@@ -85,8 +85,8 @@ func (w *kindWatch) watchIn(ctx context.Context, namespace string, stop func()) 
 			stop()
 			return
 		}
-		if err != nil { // without an error, the watch has only ended, and restarts
-			w.broke(namespace, err)
+		if err != nil { // a watch that has ended without an error restarts
+			w.reportBroken(namespace, err)
 		}
 	})
 	return isForbidden
@@ -104,10 +104,10 @@ func (h watchHandler) OnChange(object *metav1.PartialObjectMetadata, exists bool
 		h.keeper.observe(h.resource.IDOf(object), objectmeta.Of(h.resource, object))
 		return
 	}
-	h.keeper.mu.Lock()
-	defer h.keeper.mu.Unlock()
-	if o := h.keeper.objects[h.resource.IDOf(object)]; o != nil {
-		h.keeper.observeAbsence(o, object.ResourceVersion)
+	locked := h.keeper.lock()
+	defer locked.unlock()
+	if o := locked.byID[h.resource.IDOf(object)]; o != nil {
+		locked.observeAbsence(o, object.ResourceVersion)
 	}
 }
 
@@ -118,22 +118,22 @@ func (h watchHandler) OnList(objects []*metav1.PartialObjectMetadata, version st
 		existing[h.resource.IDOf(object)] = true
 		h.keeper.observe(h.resource.IDOf(object), objectmeta.Of(h.resource, object))
 	}
-	h.keeper.mu.Lock()
-	defer h.keeper.mu.Unlock()
-	for id, o := range h.keeper.objects {
+	locked := h.keeper.lock()
+	defer locked.unlock()
+	for id, o := range locked.byID {
 		isWatched := o.watch == h.kindWatch && (h.namespace == metav1.NamespaceAll || h.namespace == id.Namespace)
 		if isWatched && !existing[id] {
-			h.keeper.observeAbsence(o, version)
+			locked.observeAbsence(o, version)
 		}
 	}
 }
 
-// broke reports once that changes of a kind are not seen any more.
-func (w *kindWatch) broke(namespace string, err error) {
-	w.keeper.mu.Lock()
+// reportBroken reports once that changes of a kind are not seen any more.
+func (w *kindWatch) reportBroken(namespace string, err error) {
+	locked := w.keeper.lock()
 	isNew := w.errs[namespace] == nil
 	w.errs[namespace] = err
-	w.keeper.mu.Unlock()
+	locked.unlock()
 	if isNew {
 		w.keeper.emit(Event{
 			Type:    Unwatched,
@@ -142,17 +142,17 @@ func (w *kindWatch) broke(namespace string, err error) {
 	}
 }
 
-// isBroken reports whether changes of a kind in a namespace are not seen. The lock is held.
-func (w *kindWatch) isBroken(namespace string) bool {
+// isBroken reports whether changes of a kind in a namespace are not seen.
+func (*lockedObjects) isBroken(w *kindWatch, namespace string) bool {
 	return w.errs[metav1.NamespaceAll] != nil || w.errs[namespace] != nil
 }
 
-// recovered reports that changes of a kind are seen again.
-func (w *kindWatch) recovered(namespace string) {
-	w.keeper.mu.Lock()
+// reportRecovered reports that changes of a kind are seen again.
+func (w *kindWatch) reportRecovered(namespace string) {
+	locked := w.keeper.lock()
 	wasBroken := w.errs[namespace] != nil
 	delete(w.errs, namespace)
-	w.keeper.mu.Unlock()
+	locked.unlock()
 	if wasBroken {
 		w.keeper.emit(Event{Type: Watched, Message: "changes of " + w.title(namespace) + " are seen again"})
 	}
