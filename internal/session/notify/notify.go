@@ -1,10 +1,10 @@
-// Package notify reports to people and programs what happens to a release: that its apply, rollback or uninstall has
-// begun, is over, has failed, or is not begun because the gate blocks it. An Event is written on the record of the
-// release, where kubectl describe shows it, and sent as a CloudEvent to the receivers that a user names: URLs and
+// Package notify reports the events of a release to people and programs: that an apply, rollback or uninstall has
+// begun, has completed, has failed, or is blocked by the gate. A Notifier writes each Event on the record of the
+// release, where kubectl describe shows it, and sends it as a CloudEvent to the receivers that a user names: URLs and
 // commands.
 //
-// It knows nothing of an apply: package session and package uninstall make the events. Nothing here fails or holds up
-// what an event is about. A Sender has a goroutine for each receiver, with a bounded queue.
+// The package knows nothing of an apply: package session and package uninstall create the events. A failed delivery
+// does not fail or delay an apply. A Sender has a goroutine for each receiver, with a bounded queue.
 //
 // Notifier.Notify is the call to start from. NewSender returns the Sender that it passes events to, and ParseReceiver
 // reads the receivers that a user names.
@@ -48,7 +48,7 @@ const (
 // ReasonUninstalled is the reason of the event on the record of a release that was uninstalled.
 const ReasonUninstalled = "ReleaseUninstalled"
 
-// reasons are those of the events on the record.
+// reasons are the reasons of the events on the record.
 var reasons = map[EventType]string{
 	Begun: "ReleaseBegun", Completed: "ReleaseCompleted", Failed: "ReleaseFailed", Blocked: "ReleaseBlocked",
 	RolledBack: "ReleaseRolledBack", Uninstalled: ReasonUninstalled,
@@ -64,16 +64,16 @@ const (
 	Test      ReleaseAction = "test"
 )
 
-// An Event is one thing that has happened to a release.
+// An Event is a change of the state of a release.
 type Event struct {
 	Outcome   EventType     `json:"outcome"`
 	Action    ReleaseAction `json:"action"`
 	Text      string        `json:"text"` // the event in a line
 	Release   string        `json:"release"`
 	Namespace string        `json:"namespace"`         // of the record
-	Cluster   string        `json:"cluster,omitempty"` // its name, if it is known
+	Cluster   string        `json:"cluster,omitempty"` // the name of the cluster, if known
 	Version   string        `json:"version,omitempty"`
-	From      string        `json:"from,omitempty"`     // the version before, if it is another one
+	From      string        `json:"from,omitempty"`     // the previous version, if it differs
 	Revision  int           `json:"revision,omitempty"` // in the history
 	By        string        `json:"by,omitempty"`       // the process that holds the lock
 	// Counts are how many objects were created, configured, and so on.
@@ -84,8 +84,8 @@ type Event struct {
 	// the first objects that were not applied, or are not ready
 	Failures  []record.ObjectFailure `json:"failures,omitempty"`
 	More      int                    `json:"more,omitempty"`    // failures that are left out
-	Seconds   float64                `json:"seconds,omitempty"` // that it has taken
-	IsResumed bool                   `json:"resumed,omitempty"` // it has begun before, and continues
+	Seconds   float64                `json:"seconds,omitempty"` // the duration of the action
+	IsResumed bool                   `json:"resumed,omitempty"` // the action continues one that was interrupted
 }
 
 // changes are the actions that change a cluster.
@@ -107,9 +107,9 @@ type Notifier struct {
 	blocked Event
 }
 
-// Notify writes an event on the record with a UID, and sends it to the receivers of a Sender, which may be nil. If the
-// event is not new, it is ignored. If the event can't be written, for example because of missing rights, the error is
-// only logged.
+// Notify writes an event on the record with a UID, and sends it to the receivers of a Sender, which may be nil. Notify
+// ignores an event that is not new, and only logs the error of an event that can't be written, for example because of
+// missing rights.
 func (n *Notifier) Notify(ctx context.Context, sender *Sender, uid types.UID, event Event) {
 	if !n.isNews(event) {
 		return
@@ -129,7 +129,7 @@ func (n *Notifier) Notify(ctx context.Context, sender *Sender, uid types.UID, ev
 	}
 }
 
-// writeTimeout bounds the write of an event: an apply does not wait long for a server that does not answer.
+// writeTimeout limits the write of an event: an apply does not wait long for a server that does not answer.
 const writeTimeout = 5 * time.Second
 
 // ForgetBlocked has the next event that the gate blocks an update reported, even if it is the same as the last one.
@@ -172,14 +172,15 @@ func (n *Notifier) isNews(event Event) bool {
 	return true
 }
 
-// isSameFailure reports whether two failures have the same reason and are of the same objects: messages have ages.
+// isSameFailure reports whether two failures have the same reason and objects. Messages of objects contain ages, and
+// are not compared.
 func isSameFailure(a, b Event) bool {
 	isSame := func(a, b record.ObjectFailure) bool { return a.ID == b.ID && a.Hook == b.Hook && a.Reason == b.Reason }
 	return a.Reason == b.Reason && slices.EqualFunc(a.Failures, b.Failures, isSame) &&
 		(len(a.Failures) > 0 || a.Message == b.Message)
 }
 
-// A CloudEvent is an event as it is sent: CloudEvents 1.0, in its structured mode.
+// A CloudEvent is the document that is sent for an event: CloudEvents 1.0, in the structured mode.
 type CloudEvent struct {
 	SpecVersion string    `json:"specversion"`
 	ID          string    `json:"id"`      // the same in each try to deliver the event
@@ -202,8 +203,9 @@ func newCloudEvent(event Event, server string, now time.Time) CloudEvent {
 	}
 }
 
-// harmless escapes what Slack gives a meaning to, and keeps texts of a cluster from calling everybody in a channel.
-var harmless = strings.NewReplacer(
+// slackEscaper escapes the control characters of Slack, and prevents texts of a cluster from mentioning a whole
+// channel.
+var slackEscaper = strings.NewReplacer(
 	"&", "&amp;", "<", "&lt;", ">", "&gt;",
 	"@everyone", "@\u200beveryone", "@channel", "@\u200bchannel", "@here", "@\u200bhere", "@all", "@\u200ball",
 )
@@ -214,15 +216,20 @@ func (c CloudEvent) slackBody() ([]byte, error) {
 	if c.Data.Cluster != "" {
 		text = c.Data.Cluster + ": " + text
 	}
-	return json.Marshal(map[string]string{"text": harmless.Replace(text)})
+	return json.Marshal(map[string]string{"text": slackEscaper.Replace(text)})
 }
 
-// words are the verbs of sentences about a release.
-var words = map[EventType]string{Begun: "has begun", Completed: "completed", Failed: "failed", Blocked: "is blocked"}
+// outcomeVerbs are the verbs of sentences about a release.
+var outcomeVerbs = map[EventType]string{
+	Begun:     "has begun",
+	Completed: "completed",
+	Failed:    "failed",
+	Blocked:   "is blocked",
+}
 
 // textOf returns an event in a line, such as "shop 1.4.0 → 1.5.0: update completed in 42s: 3 created, 12 configured".
 func textOf(e Event) string {
-	what := string(e.Action) + " " + words[e.Outcome]
+	what := string(e.Action) + " " + outcomeVerbs[e.Outcome]
 	switch {
 	case e.Outcome == RolledBack:
 		what = "rolled back"
@@ -261,8 +268,8 @@ func titleOf(e Event) string {
 	return title
 }
 
-// detailsOf returns why an action has failed or is blocked, with the first object that has failed; otherwise the
-// changes.
+// detailsOf returns the reason of a failed or blocked action, with the first failed object. For other actions, it
+// returns the counts of changes.
 func detailsOf(e Event) string {
 	details := e.Message
 	if len(e.Failures) > 0 {

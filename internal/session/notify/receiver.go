@@ -20,10 +20,10 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// slackPrefix is that of the URL of an incoming webhook which takes Slack's message, and no CloudEvent.
+// slackPrefix is the prefix of the URL of an incoming webhook that receives messages of Slack, not CloudEvents.
 const slackPrefix = "slack+"
 
-// A Receiver is where events are sent: a URL, or a command.
+// A Receiver receives events: a URL, or a command.
 type Receiver struct {
 	url     string // "" for a command
 	isSlack bool
@@ -43,12 +43,12 @@ func ParseReceiver(text string) (Receiver, error) {
 		return Receiver{url: target, isSlack: isSlack}, nil
 	}
 	if strings.TrimSpace(text) == "" {
-		return Receiver{}, errors.New("it is empty: name a URL or a command")
+		return Receiver{}, errors.New("the receiver is empty: name a URL or a command")
 	}
 	return Receiver{command: text}, nil
 }
 
-// String returns the receiver without what may be secret: the host of a URL, and the program of a command.
+// String returns the receiver without parts that may be secret: the host of a URL, or the program of a command.
 func (r Receiver) String() string {
 	if r.url == "" {
 		program, _, _ := strings.Cut(strings.TrimSpace(r.command), " ")
@@ -64,8 +64,8 @@ func (r Receiver) String() string {
 	return parsed.Scheme + "://" + parsed.Host + "/…"
 }
 
-// ReadFolder reads the receivers in the files of a folder, as a mounted Secret has them: a URL in each. A command is
-// refused: a user who may write a Secret must not run programs by it. A missing folder has no receivers.
+// ReadFolder reads the receivers in a folder, such as a mounted Secret. Each file has a URL. A command is refused: a
+// user who may write a Secret must not run programs by it. A missing folder has no receivers.
 func ReadFolder(folder string) ([]Receiver, error) {
 	files, err := os.ReadDir(folder)
 	if errors.Is(err, os.ErrNotExist) {
@@ -84,7 +84,7 @@ func ReadFolder(folder string) ([]Receiver, error) {
 		}
 		receiver, err := ParseReceiver(strings.TrimSpace(string(text)))
 		if err == nil && receiver.url == "" {
-			err = errors.New("it is not a URL: write it as https://HOST/PATH, or slack+https://HOST/PATH")
+			err = errors.New("not a URL: write the receiver as https://HOST/PATH, or slack+https://HOST/PATH")
 		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("receiver %s: %w", file.Name(), err))
@@ -95,12 +95,13 @@ func ReadFolder(folder string) ([]Receiver, error) {
 	return all, errors.Join(problems...)
 }
 
-// deliverTimeout bounds the delivery of an event to one receiver, with all tries.
+// deliverTimeout limits the delivery of an event to one receiver, with all tries.
 const deliverTimeout = 10 * time.Second
 
 // deliver sends an event to the receiver.
 func (r Receiver) deliver(ctx context.Context, client *http.Client, event CloudEvent) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, deliverTimeout, fmt.Errorf("it took longer than %s", deliverTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, deliverTimeout,
+		fmt.Errorf("the delivery took longer than %s", deliverTimeout))
 	defer cancel()
 	body, err := json.Marshal(event)
 	contentType := "application/cloudevents+json"
@@ -118,8 +119,8 @@ func (r Receiver) deliver(ctx context.Context, client *http.Client, event CloudE
 	}
 }
 
-// pipesTimeout is how long output is read after a command has ended, or was killed: a program that it has started may
-// still have it open.
+// pipesTimeout limits how long the output of a command is read after the command has ended or was killed: a child
+// process may still have it open.
 const pipesTimeout = time.Second
 
 // runCommand runs a command line in the shell, with a document on its standard input. Its output goes to standard
@@ -136,17 +137,17 @@ func runCommand(ctx context.Context, line string, document []byte) error {
 	return err
 }
 
-// tries are those of a request that fails for a while: three, within deliverTimeout.
+// tries is the backoff of a failing request: three tries within deliverTimeout.
 var tries = wait.Backoff{Duration: time.Second, Factor: 3, Steps: 3}
 
-// requestTimeout bounds one of the tries.
+// requestTimeout limits one of the tries.
 const requestTimeout = 5 * time.Second
 
-// mostRead is how much of a response is read, so that the connection can be used again.
+// mostRead limits how many bytes of a response are read. The connection can then be used again.
 const mostRead = 64 << 10
 
-// newClient returns the client of all requests. Its proxy is that of the environment. It follows no redirects: the
-// target may be another host, and a POST that was redirected may become a GET.
+// newClient returns the client of all requests. The client uses the proxy of the environment, and follows no redirects:
+// the target may be another host, and a redirected POST may become a GET.
 func newClient() *http.Client {
 	return &http.Client{
 		Timeout:       requestTimeout,
@@ -160,8 +161,8 @@ type message struct {
 	body             []byte
 }
 
-// post sends a message, again if the receiver does not answer, is overloaded, or has failed. Errors have no part of the
-// URL, and nothing of the response, which may quote it.
+// post sends a message. It retries if the receiver does not answer, is overloaded, or has failed. Errors contain no
+// part of the URL, and no part of the response, which may quote the URL.
 func post(ctx context.Context, client *http.Client, m message) error {
 	var last error
 	_ = wait.ExponentialBackoffWithContext(ctx, tries, func(ctx context.Context) (bool, error) {
@@ -175,7 +176,7 @@ func post(ctx context.Context, client *http.Client, m message) error {
 	return last
 }
 
-// postOnce sends a message, and reports whether it is not to be sent again.
+// postOnce sends a message once, and reports whether the result is final: a retry would not help.
 func postOnce(ctx context.Context, client *http.Client, m message) (isFinal bool, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.url, bytes.NewReader(m.body))
 	if err != nil {

@@ -18,13 +18,13 @@ import (
 // Options configure a Sender.
 type Options struct {
 	Receivers []Receiver
-	Folder    string      // with more receivers, in a file each, which is read at each event; "" for none
-	Cluster   string      // the name of the cluster, for the readers of events; "" if it is not known
-	Log       logr.Logger // of events that could not be delivered; the zero value drops them
+	Folder    string      // with a file for each of more receivers, which Send reads for each event; "" for none
+	Cluster   string      // the name of the cluster, for the readers of events; "" if the name is unknown
+	Log       logr.Logger // of events that could not be delivered; the zero value drops these messages
 }
 
-// A Sender delivers events to receivers, to each in order, and to one independent of the others. A nil Sender delivers
-// none.
+// A Sender delivers events to receivers: in order to each one, and independently of the others. A nil Sender delivers
+// no events.
 type Sender struct {
 	options Options
 	client  *http.Client
@@ -32,51 +32,52 @@ type Sender struct {
 	cancel  context.CancelCauseFunc
 	sending sync.WaitGroup
 
-	mu      sync.Mutex
-	outs    map[Receiver]*outbox
-	isEnded bool
+	mu       sync.Mutex // guards the following fields, and each outbox
+	outboxes map[Receiver]*outbox
+	isEnded  bool
 }
 
-// NewSender returns a Sender. It delivers events after the end of ctx, too, until Close.
+// NewSender returns a Sender, which delivers events until Close, also after the end of ctx.
 func NewSender(ctx context.Context, o Options) *Sender {
-	s := &Sender{options: o, client: newClient(), outs: map[Receiver]*outbox{}}
+	s := &Sender{options: o, client: newClient(), outboxes: map[Receiver]*outbox{}}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return s
 }
 
-// mostQueued is how many events wait for a receiver. Others are lost.
+// mostQueued limits the events that wait for one receiver. Send drops the others.
 const mostQueued = 16
 
-// An outbox is the events for one receiver.
+// An outbox has the events for one receiver.
 type outbox struct {
 	queue chan CloudEvent
 	lost  int // events that were not delivered
 	err   error
 }
 
-// Send has an event delivered to all receivers. It does not wait.
+// Send queues an event for all receivers, and does not wait for its delivery.
 func (s *Sender) Send(event Event, server string, now time.Time) {
 	if s == nil {
 		return
 	}
 	event.Cluster = s.options.Cluster
 	document := newCloudEvent(event, server, now)
+	receivers := s.receivers() // reads files, so the lock is not held yet
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, receiver := range s.receivers() {
-		if s.isEnded {
-			return
-		}
-		out := s.outs[receiver]
-		if out == nil {
-			out = &outbox{queue: make(chan CloudEvent, mostQueued)}
-			s.outs[receiver] = out
-			s.sending.Go(func() { s.run(receiver, out) })
+	if s.isEnded {
+		return
+	}
+	for _, receiver := range receivers {
+		box := s.outboxes[receiver]
+		if box == nil {
+			box = &outbox{queue: make(chan CloudEvent, mostQueued)}
+			s.outboxes[receiver] = box
+			s.sending.Go(func() { s.run(receiver, box) })
 		}
 		select {
-		case out.queue <- document:
+		case box.queue <- document:
 		default:
-			s.lose(receiver, out, errors.New("too many events wait for it"))
+			s.recordLoss(receiver, box, errors.New("too many events wait for the receiver"))
 		}
 	}
 }
@@ -86,43 +87,43 @@ func (s *Sender) receivers() []Receiver {
 	if s.options.Folder == "" {
 		return s.options.Receivers
 	}
-	found, err := ReadFolder(s.options.Folder)
+	receivers, err := ReadFolder(s.options.Folder)
 	if err != nil {
 		s.options.Log.Info("not all receivers of notifications are known", "reason", err.Error())
 	}
-	return slices.Concat(s.options.Receivers, found)
+	return slices.Concat(s.options.Receivers, receivers)
 }
 
 // run delivers the events for a receiver.
-func (s *Sender) run(receiver Receiver, out *outbox) {
-	for event := range out.queue {
+func (s *Sender) run(receiver Receiver, box *outbox) {
+	for event := range box.queue {
 		if err := receiver.deliver(s.ctx, s.client, event); err != nil {
 			s.mu.Lock()
-			s.lose(receiver, out, err)
+			s.recordLoss(receiver, box, err)
 			s.mu.Unlock()
 		}
 	}
 }
 
-// lose notes that an event could not be delivered. The caller holds the lock.
-func (s *Sender) lose(receiver Receiver, out *outbox, cause error) {
-	out.lost, out.err = out.lost+1, cause
+// recordLoss records and logs that an event could not be delivered. The caller holds the lock.
+func (s *Sender) recordLoss(receiver Receiver, box *outbox, cause error) {
+	box.lost, box.err = box.lost+1, cause
 	s.options.Log.Info("an event could not be delivered", "receiver", receiver.String(), "reason", cause.Error())
 }
 
 // errClosed is the cause of the end of deliveries.
-var errClosed = errors.New("it has not taken the event in time")
+var errClosed = errors.New("the receiver has not accepted the event in time")
 
-// Close waits until all events are delivered, for up to patience. It returns an error that names the receivers which
-// have not got all events.
+// Close waits until all events are delivered, for up to patience. The error names the receivers that did not get all
+// events.
 func (s *Sender) Close(patience time.Duration) error {
 	if s == nil {
 		return nil
 	}
 	s.mu.Lock()
 	s.isEnded = true
-	for _, out := range s.outs {
-		close(out.queue)
+	for _, box := range s.outboxes {
+		close(box.queue)
 	}
 	s.mu.Unlock()
 	stop := time.AfterFunc(patience, func() { s.cancel(errClosed) })
@@ -130,10 +131,10 @@ func (s *Sender) Close(patience time.Duration) error {
 	stop.Stop()
 	s.cancel(nil)
 	var lost []string
-	for receiver, out := range s.outs {
-		if out.lost > 0 {
+	for receiver, box := range s.outboxes {
+		if box.lost > 0 {
 			lost = append(lost, fmt.Sprintf("%s did not get %s: %s", receiver,
-				printable.Count(out.lost, "notification"), printable.Line(out.err.Error())))
+				printable.Count(box.lost, "notification"), printable.Line(box.err.Error())))
 		}
 	}
 	if len(lost) == 0 {

@@ -182,9 +182,10 @@ func TestHangingReceiverDelaysNoOther(t *testing.T) {
 	}
 	sandboxtest.EventuallySucceeds(t, func(context.Context) error { return r.hasAll(2) })
 	err := s.Close(time.Millisecond)
-	if want := hanging.URL + "/… did not get 2 notifications: it has not taken the event in time"; err == nil ||
+	if want := hanging.URL +
+		"/… did not get 2 notifications: the receiver has not accepted the event in time"; err == nil ||
 		err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
+		t.Errorf("got error %v, want %s", err, want)
 	}
 }
 
@@ -209,7 +210,7 @@ func TestUnreachableReceiversAreReported(t *testing.T) {
 	}
 }
 
-// TestACommandGetsEachEvent on its standard input, in order.
+// TestACommandGetsEachEvent checks that a command gets each event on its standard input, in order.
 func TestACommandGetsEachEvent(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "events")
@@ -227,8 +228,8 @@ func TestACommandGetsEachEvent(t *testing.T) {
 	}
 }
 
-// TestTheReceiversOfAFolder are read at each event, and no commands.
-func TestTheReceiversOfAFolder(t *testing.T) {
+// TestReceiversOfAFolder expects that a folder is read for each event, and that commands in it are refused.
+func TestReceiversOfAFolder(t *testing.T) {
 	t.Parallel()
 	r, folder, proof := newReceiver(t, 200), t.TempDir(), filepath.Join(t.TempDir(), "ran")
 	s := notify.NewSender(t.Context(), notify.Options{Folder: folder})
@@ -247,7 +248,7 @@ func TestTheReceiversOfAFolder(t *testing.T) {
 		t.Error("a command of a file was run")
 	}
 	if _, err := notify.ReadFolder(folder); err == nil ||
-		!strings.Contains(err.Error(), "receiver command: it is not a URL") || strings.Contains(err.Error(), proof) {
+		!strings.Contains(err.Error(), "receiver command: not a URL") || strings.Contains(err.Error(), proof) {
 		t.Error(err)
 	}
 }
