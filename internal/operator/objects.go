@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -78,13 +77,6 @@ func (r *reconciler) create(ctx context.Context) error {
 	default:
 		return fmt.Errorf("create the ClusterVersion: %w", err)
 	}
-}
-
-// operatorsOf returns the manifests of the ClusterOperators of a release.
-func operatorsOf(p *payload.Payload) []*payload.Manifest {
-	return slices.DeleteFunc(slices.Clone(p.Manifests), func(m *payload.Manifest) bool {
-		return m.ID().GroupKind() != kinds.ClusterOperator || m.IsTombstone()
-	})
 }
 
 // precreate creates the ClusterOperators of a release before its other objects, with their relatedObjects: must-gather

@@ -117,7 +117,7 @@ func (r *reconciler) reconcile(ctx context.Context, version *configv1.ClusterVer
 	}
 	inputs := targetInputs{record: recorded, own: r.options.Payload}
 	if current != nil {
-		inputs.current = current.target
+		inputs.current = current.release.target
 	}
 	inputs.confirm(version)
 	completed := version.DeepCopy()

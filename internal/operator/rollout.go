@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -22,146 +22,127 @@ import (
 	"github.com/runlevel/runlevel/internal/record/files"
 	"github.com/runlevel/runlevel/internal/release/signature"
 	"github.com/runlevel/runlevel/internal/session"
-	"github.com/runlevel/runlevel/internal/session/progress"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
-	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// A rollout takes a target through the states of stateMachine: until it is accepted or refused, and then as the current
-// release, which is applied and kept in place.
-type rollout struct {
-	machine    *stateMachine
+// A targetRelease is the release of a target, with its files and the result of its acceptance.
+type targetRelease struct {
 	target     *target
-	isRetry    bool // which publishes no states until it is accepted
 	acceptance clusterversion.Acceptance
 	signed     verification
 	payload    *payload.Payload
-	packed     *files.Packed           // the files of the release, which are kept on the cluster
-	stop       context.CancelCauseFunc // ends the rollout of the current release
-
-	// The following fields are guarded by the mutex of the machine.
-	state      currentState
-	mode       graph.Mode
-	intent     progress.Intent
-	steps      *apply.RunState      // of the last apply; nil before it has begun
-	progress   progress.Progress    // of the steps
-	done       int                  // the highest count of applied manifests in it
-	before     []apply.RunStepState // that have failed in previous applies
-	isRecorded bool                 // the record has an apply of the release
-	backoff    wait.Backoff         // of applies that fail
-	err        error                // why the last apply ended
+	packed     *files.Packed // the files of the release, which are kept on the cluster
 }
 
-// A currentState is a state of the current release: see stateMachine.
-type currentState string
-
-const (
-	pending  currentState = "pending"
-	applying currentState = "applying"
-	keeping  currentState = "keeping"
-)
-
 // matches reports whether the release is the one of a target. A target with force does not match a release without.
-func (r *rollout) matches(t *target) bool {
+func (r *targetRelease) matches(t *target) bool {
 	isVersion := t.Version == "" || t.Version == r.payload.Version
 	isForced := r.target.Force || !t.Force
 	return isVersion && isForced && t.hasSameObjects(r.target)
 }
 
-// prepare retrieves and loads the release, and runs the gate. Current is the release before, or nil.
-func (r *rollout) prepare(ctx context.Context, current *rollout) (err error) {
-	r.enter(ctx, clusterversion.Retrieving)
-	if r.target.Image == "" {
-		return &reason.Error{Reason: reasonUnread, Message: r.target.unreadMessage()}
+// A candidate takes a target through the states of stateMachine until the release is accepted or refused. Only the
+// goroutine that accepts targets uses a candidate. After the acceptance, a rollout has its release, which does not
+// change any more.
+type candidate struct {
+	targetRelease
+	machine *stateMachine
+	isRetry bool // the candidate publishes no states until it is accepted
+}
+
+// prepare retrieves and loads the release, and runs the gate. Current is the rollout of the current release, or nil.
+func (c *candidate) prepare(ctx context.Context, current *rollout) (err error) {
+	c.enter(ctx, clusterversion.Retrieving)
+	if c.target.Image == "" {
+		return &reason.Error{Reason: reasonUnread, Message: c.target.unreadMessage()}
 	}
-	if err := r.verify(ctx, current); err != nil {
+	if err := c.verify(ctx, current); err != nil {
 		return err
 	}
-	opened, err := r.machine.releases.open(ctx, r.target)
+	opened, err := c.machine.releases.open(ctx, c.target)
 	if err != nil {
 		return err
 	}
 	defer opened.Close()
-	defer r.machine.health.enter("loading and judging a release")()
-	r.enter(ctx, clusterversion.Loading)
+	defer c.machine.health.enter("loading and judging a release")()
+	c.enter(ctx, clusterversion.Loading)
 	var before *payload.Payload
 	if current != nil {
-		before = current.payload
+		before = current.release.payload
 	}
-	if r.payload, err = r.machine.releases.load(ctx, opened, r.target, before); err != nil {
+	if c.payload, err = c.machine.releases.load(ctx, opened, c.target, before); err != nil {
 		return err
 	}
-	r.enter(ctx, clusterversion.Verifying)
-	if want := r.target.Version; want != "" && r.payload.Version != want {
+	c.enter(ctx, clusterversion.Verifying)
+	if want := c.target.Version; want != "" && c.payload.Version != want {
 		message := fmt.Sprintf("release image version %s does not match the expected upstream version %s",
-			r.payload.Version, want)
+			c.payload.Version, want)
 		return &reason.Error{Reason: "VerifyPayloadVersionFailed", Message: message}
 	}
-	if r.packed, err = pack(opened, r.payload); err != nil {
+	if c.packed, err = pack(opened, c.payload); err != nil {
 		return err
 	}
-	r.enter(ctx, clusterversion.Judging)
-	return r.judge(ctx)
+	c.enter(ctx, clusterversion.Judging)
+	return c.judge(ctx)
 }
 
-// enter sets the state, and publishes it.
-func (r *rollout) enter(ctx context.Context, phase clusterversion.AcceptancePhase) {
-	r.acceptance = r.target.at(phase)
-	if !r.isRetry {
-		r.publish(ctx)
+// enter sets the phase of the acceptance, and publishes it.
+func (c *candidate) enter(ctx context.Context, phase clusterversion.AcceptancePhase) {
+	c.acceptance = c.target.at(phase)
+	if !c.isRetry {
+		c.publish(ctx)
 	}
 }
 
-// publish sets the state to that of the output and announces it, unless the output is about an outdated target. About
-// the release that was started last, which is accepted before the requested one, it publishes only the reason why the
-// release can't be kept in place.
-func (r *rollout) publish(ctx context.Context) {
+// publish sets the acceptance of the output and announces it, unless the target is outdated. An operator that has just
+// started accepts the release that was begun last before the requested one: of that release, publish shows only why it
+// can't be kept in place.
+func (c *candidate) publish(ctx context.Context) {
 	isShown := false
-	r.machine.update(func() {
-		requested := r.machine.input.target
-		isShown = r.target == requested || requested != nil && r.target == requested.Before && r.acceptance.Err != nil
+	c.machine.update(func() {
+		requested := c.machine.input.target
+		isShown = c.target == requested || requested != nil && c.target == requested.Before && c.acceptance.Err != nil
 		if isShown {
-			r.machine.acceptance = r.acceptance
+			c.machine.acceptance = c.acceptance
 		}
 	})
-	if isShown && r.machine.holds() {
-		r.machine.events.announce(ctx, r.acceptance)
+	if isShown && c.machine.holds() {
+		c.machine.events.announce(ctx, c.acceptance)
 	}
 }
 
 // verify looks for the signatures that the current release requires of the image of the next one. No release requires
 // signatures of the first one. Force continues without a signature.
-func (r *rollout) verify(ctx context.Context, current *rollout) error {
+func (c *candidate) verify(ctx context.Context, current *rollout) error {
 	switch {
-	case current == nil && r.target.Before == nil:
-		r.signed = r.target.signed
+	case current == nil && c.target.Before == nil:
+		c.signed = c.target.signed
 		return nil
-	case current == nil: // the release before can't be read, or this one would not be tried without force
-		unread := fmt.Errorf("release %s can't be read, which may demand signatures", r.target.Before.Image)
-		r.signed.risk = r.forcedRisk(unread)
+	case current == nil: // only force tries this one although the release before can't be read
+		unread := fmt.Errorf("release %s can't be read, which may demand signatures", c.target.Before.Image)
+		c.signed.risk = c.forcedRisk(unread)
 		return nil
-	case current.target.Image == r.target.Image: // with other objects
-		r.signed = current.signed
+	case current.release.target.Image == c.target.Image: // with other objects
+		c.signed = current.release.signed
 		return nil
 	}
-	policy, err := signature.PolicyOf(current.payload)
+	policy, err := signature.PolicyOf(current.release.payload)
 	if policy == nil && err == nil {
-		r.signed.unverified = fmt.Sprintf("release %s has no ConfigMap with the annotation %s",
-			current.payload.Version, signature.ConfigAnnotation)
+		c.signed.unverified = fmt.Sprintf("release %s has no ConfigMap with the annotation %s",
+			current.release.payload.Version, signature.ConfigAnnotation)
 		return nil
 	}
 	if err == nil {
-		err = r.findSignatures(ctx, policy)
+		err = c.findSignatures(ctx, policy)
 	}
 	switch {
 	case err == nil:
-		r.signed.isVerified = true
-	case r.target.Force && ctx.Err() == nil:
-		r.signed.risk = r.forcedRisk(err)
+		c.signed.isVerified = true
+	case c.target.Force && ctx.Err() == nil:
+		c.signed.risk = c.forcedRisk(err)
 	default:
 		return err
 	}
@@ -169,9 +150,9 @@ func (r *rollout) verify(ctx context.Context, current *rollout) error {
 }
 
 // findSignatures looks for the signatures of the image, and stores the valid ones in the namespace of the record.
-func (r *rollout) findSignatures(ctx context.Context, policy *signature.Policy) error {
-	_, digest, _ := strings.Cut(r.target.Image, "@")
-	core, namespace := r.machine.cluster.Client.CoreV1(), r.machine.options.Namespace
+func (c *candidate) findSignatures(ctx context.Context, policy *signature.Policy) error {
+	_, digest, _ := strings.Cut(c.target.Image, "@")
+	core, namespace := c.machine.cluster.Client.CoreV1(), c.machine.options.Namespace
 	found, err := policy.Verify(ctx, digest, signature.Stores{
 		ConfigMaps: core, Namespaces: []string{namespace, signature.ManagedNamespace},
 	})
@@ -180,59 +161,59 @@ func (r *rollout) findSignatures(ctx context.Context, policy *signature.Policy) 
 	}
 	// the next attempt looks for them again
 	if err := signature.Persist(ctx, core, namespace, digest, found); err != nil {
-		ctrl.LoggerFrom(ctx).Info("signatures not stored", "image", r.target.Image, "reason", err.Error())
+		ctrl.LoggerFrom(ctx).Info("signatures not stored", "image", c.target.Image, "reason", err.Error())
 	}
 	return nil
 }
 
 // forcedRisk returns the risk of an image that was not verified, and is applied all the same.
-func (r *rollout) forcedRisk(err error) string {
+func (c *candidate) forcedRisk(err error) string {
 	return fmt.Sprintf("Target release version=%q image=%q cannot be verified, but continuing anyway because the "+
-		"update was forced: %v", r.target.Version, r.target.Image, err)
+		"update was forced: %v", c.target.Version, c.target.Image, err)
 }
 
 // judge runs the gate, with the risks of a minor update. Force overrides the findings that block. Nothing blocks the
 // release that was begun last: it is kept in place, except for objects that the API server refuses.
-func (r *rollout) judge(ctx context.Context) error {
-	m := r.machine
+func (c *candidate) judge(ctx context.Context) error {
+	m := c.machine
 	m.mu.Lock()
 	s, risks := m.session, m.risks
 	m.judged = risks
 	m.mu.Unlock()
-	outcome := s.Inspect(ctx, r.payload, r.inspectOptions())
+	outcome := s.Inspect(ctx, c.payload, m.inspectOptions(c.target))
 	if outcome.Err != nil {
 		return outcome.Err
 	}
-	r.acceptance.WasJudged = true
-	r.acceptance.Findings = slices.Concat(outcome.Findings, riskFindings(risks, outcome, r.target.Previous),
-		m.updates.warnings(r.payload.Version))
-	if r.target.unread != nil && !outcome.IsSame {
-		r.acceptance.Findings = append(r.acceptance.Findings, precondition.Finding{
-			Check: reasonUnread, Severity: precondition.Blocks, Message: r.target.unreadMessage(),
-			Since: &r.target.unread.Started.Time, Resolution: "requesting an image with the same files",
+	c.acceptance.WasJudged = true
+	c.acceptance.Findings = slices.Concat(outcome.Findings, riskFindings(risks, outcome, c.target.Previous),
+		m.updates.warnings(c.payload.Version))
+	if c.target.unread != nil && !outcome.IsSame {
+		c.acceptance.Findings = append(c.acceptance.Findings, precondition.Finding{
+			Check: reasonUnread, Severity: precondition.Blocks, Message: c.target.unreadMessage(),
+			Since: &c.target.unread.Started.Time, Resolution: "requesting an image with the same files",
 		})
 	}
-	for i := range r.acceptance.Findings {
-		switch found := &r.acceptance.Findings[i]; {
-		case outcome.IsSame && !r.target.Force:
+	for i := range c.acceptance.Findings {
+		switch found := &c.acceptance.Findings[i]; {
+		case outcome.IsSame && !c.target.Force:
 			found.Severity = precondition.Warns
 		case m.options.StrictTombstones && found.Check == precondition.StaleTombstone:
 			found.Severity = precondition.Blocks
 		}
 	}
-	if r.target.Force {
+	if c.target.Force {
 		return nil
 	}
-	outcome.Findings, outcome.Err = r.acceptance.Findings, precondition.Refuse(r.acceptance.Findings)
+	outcome.Findings, outcome.Err = c.acceptance.Findings, precondition.Refuse(c.acceptance.Findings)
 	if outcome.Err != nil {
-		s.NotifyBlocked(ctx, m.sender, outcome, r.isRetry)
+		s.NotifyBlocked(ctx, m.sender, outcome, c.isRetry)
 	}
 	return outcome.Err
 }
 
 // acceptedRisks returns the checks that were overridden by force, of updates that are not recommended, and of
 // overrides.
-func (r *rollout) acceptedRisks() []string {
+func (r *targetRelease) acceptedRisks() []string {
 	risks := slices.DeleteFunc(slices.Clone(r.acceptance.Findings), func(f precondition.Finding) bool {
 		isAccepted := f.Check == clusterversion.RiskNotRecommended || f.Check == clusterversion.RiskOverrides
 		return !isAccepted || f.Severity == precondition.Blocks
@@ -334,10 +315,8 @@ func (v verification) acceptedRisks(others []string) string {
 // An announcer writes events about the ClusterVersion. It skips recent duplicates.
 type announcer struct {
 	cluster *cluster.Cluster
-	recent  *cache.Expiring // the events that were written recently
-
-	mu  sync.Mutex
-	uid types.UID
+	recent  *cache.Expiring           // the events that were written recently
+	uid     atomic.Pointer[types.UID] // of the ClusterVersion; nil before it was read
 }
 
 func newAnnouncer(c *cluster.Cluster) *announcer {
@@ -345,11 +324,7 @@ func newAnnouncer(c *cluster.Cluster) *announcer {
 }
 
 // setClusterVersion sets the subject of the events.
-func (a *announcer) setClusterVersion(version *configv1.ClusterVersion) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.uid = version.UID
-}
+func (a *announcer) setClusterVersion(version *configv1.ClusterVersion) { a.uid.Store(&version.UID) }
 
 // repeatAfter is the time until the announcer writes the same event again.
 const repeatAfter = 10 * time.Minute
@@ -363,12 +338,10 @@ func (a *announcer) announce(ctx context.Context, acceptance clusterversion.Acce
 
 // write writes an event, unless it has written the same one recently.
 func (a *announcer) write(ctx context.Context, e clusterversion.Event) {
-	a.mu.Lock()
 	event := cluster.ObjectEvent{
 		ID:  kinds.NewID(kinds.ClusterVersion, "", clusterVersionMeta.Name),
-		UID: a.uid, Reason: e.Reason, IsWarning: e.IsWarning, Message: e.Message,
+		UID: ptr.Deref(a.uid.Load(), ""), Reason: e.Reason, IsWarning: e.IsWarning, Message: e.Message,
 	}
-	a.mu.Unlock()
 	if _, isRepeated := a.recent.Get(event); isRepeated {
 		return
 	}

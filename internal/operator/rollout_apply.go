@@ -26,6 +26,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -39,28 +40,56 @@ const explainEvery = 10 * time.Second
 // scale a Deployment to 0 for its mid hook every two minutes.
 const pauseHooks = 30 * time.Minute
 
+// A rollout applies the current release, and keeps it in place.
+type rollout struct {
+	machine *stateMachine
+	release targetRelease           // does not change
+	stop    context.CancelCauseFunc // ends the rollout
+
+	// The following fields are guarded by the mutex of the machine.
+	state      currentState
+	mode       graph.Mode
+	intent     progress.Intent
+	steps      *apply.RunState      // of the last apply; nil before it has begun
+	progress   progress.Progress    // of the steps
+	done       int                  // the highest count of applied manifests in the progress
+	before     []apply.RunStepState // steps that have failed in previous applies
+	isRecorded bool                 // the record has an apply of the release
+	backoff    wait.Backoff         // of applies that fail
+	err        error                // of the last apply that has ended
+}
+
+// A currentState is a state of the current release: see stateMachine.
+type currentState string
+
+const (
+	pending  currentState = "pending"
+	applying currentState = "applying"
+	keeping  currentState = "keeping"
+)
+
 // run applies the release and keeps it in place, again and again, until ctx ends. It returns an error if another
 // process has the lock, or has applied something else. The next apply acquires a lost lock that no other process has
 // taken.
 func (r *rollout) run(ctx context.Context) error {
 	for {
-		err := r.machine.session.Apply(ctx, r.payload, r.applyOptions()).Err
+		err := r.machine.session.Apply(ctx, r.release.payload, r.applyOptions()).Err
 		switch {
 		case ctx.Err() != nil, errors.Is(err, session.ErrSuperseded):
 			return nil
 		case lock.IsTaken(err), errors.As(err, new(*lock.HeldError)), errors.Is(err, session.ErrYielded):
 			return err
 		}
-		pause(ctx, r.setEnded(err))
+		object.Pause(ctx, r.setEnded(err))
 	}
 }
 
-// inspectOptions returns the options of an inspection. Unknown fields are dropped, as by the cluster-version operator:
-// its releases have some.
-func (r *rollout) inspectOptions() session.Options {
-	o := r.machine.options
+// inspectOptions returns the options of an inspection of a target. Unknown fields are dropped, as by the
+// cluster-version operator: its releases have some.
+func (m *stateMachine) inspectOptions(t *target) session.Options {
+	o := m.options
 	return session.Options{
-		Namespace: o.Namespace, Source: r.target.Image, Own: o.Payload, Force: r.target.Force, Notify: r.machine.sender,
+		Namespace: o.Namespace, Source: t.Image, Own: o.Payload, Force: t.Force, Notify: m.sender,
 		Apply: apply.Options{
 			Options:    object.Options{Standard: o.Standard, DropUnknownFields: true},
 			PauseHooks: pauseHooks,
@@ -71,9 +100,9 @@ func (r *rollout) inspectOptions() session.Options {
 
 // applyOptions returns the options of an apply that keeps the release in place.
 func (r *rollout) applyOptions() session.Options {
-	o := r.inspectOptions()
-	o.Verified, o.Files.Packed = r.signed.isVerified, r.packed
-	if r.signed.risk != "" {
+	o := r.machine.inspectOptions(r.release.target)
+	o.Verified, o.Files.Packed = r.release.signed.isVerified, r.release.packed
+	if r.release.signed.risk != "" {
 		o.Forced = []string{signature.VerificationFailed}
 	}
 	o.Observer = r
@@ -90,7 +119,7 @@ func (r *rollout) OnBegin(outcome *session.Outcome) error {
 		}
 		r.before = r.failures()
 		r.mode, r.done = outcome.Mode, 0
-		r.intent = progress.IntentOf(outcome.Mode, r.payload.Manifests, outcome.Durations)
+		r.intent = progress.IntentOf(outcome.Mode, r.release.payload.Manifests, outcome.Durations)
 		r.setSteps(nil)
 	})
 	return nil
@@ -99,7 +128,7 @@ func (r *rollout) OnBegin(outcome *session.Outcome) error {
 // OnRecorded notes that the record has the apply, and creates the ClusterOperators before the other objects.
 func (r *rollout) OnRecorded(ctx context.Context, c *cluster.Cluster) error {
 	r.machine.update(func() { r.isRecorded, r.err = true, nil })
-	return precreate(ctx, c, r.payload)
+	return precreate(ctx, c, r.release.payload)
 }
 
 // setSteps sets the steps of the apply, and their progress. An object that was ready may break, and counts as applied
@@ -149,7 +178,7 @@ func (r *rollout) noteApply(event apply.Event) {
 	case apply.StateChanged:
 		r.machine.update(func() { r.setSteps(event.State) })
 	case apply.Retrying, apply.Failing:
-		r.machine.counters.Failed(r.payload.Version)
+		r.machine.counters.Failed(r.release.payload.Version)
 	}
 }
 
@@ -228,12 +257,12 @@ func isUnresolved(before, now apply.RunStepState) bool {
 // status returns the state of the release.
 func (r *rollout) status() *clusterversion.AppliedRelease {
 	applied := &clusterversion.AppliedRelease{
-		Release:    r.acceptance.Release,
-		Hash:       r.packed.Digest,
-		Forced:     r.signed.acceptedRisks(r.acceptedRisks()),
-		Verified:   r.signed.isVerified,
+		Release:    r.release.acceptance.Release,
+		Hash:       r.release.packed.Digest,
+		Forced:     r.release.signed.acceptedRisks(r.release.acceptedRisks()),
+		Verified:   r.release.signed.isVerified,
 		Done:       r.done,
-		Total:      len(r.payload.Manifests),
+		Total:      len(r.release.payload.Manifests),
 		Deletes:    r.machine.input.deletes,
 		IsComplete: r.state == keeping,
 	}
@@ -242,8 +271,8 @@ func (r *rollout) status() *clusterversion.AppliedRelease {
 	}
 	applied.Capabilities.KnownCapabilities = configv1.KnownClusterVersionCapabilities
 	applied.Capabilities.EnabledCapabilities = configv1.KnownClusterVersionCapabilities
-	if filter := r.payload.Filter.Capabilities; filter != nil {
-		applied.Capabilities, applied.Implicit = knownOf(*filter), implicitOf(r.target, r.payload)
+	if filter := r.release.payload.Filter.Capabilities; filter != nil {
+		applied.Capabilities, applied.Implicit = knownOf(*filter), implicitOf(r.release.target, r.release.payload)
 	}
 	if r.state != keeping {
 		applied.Problems = r.problems()
@@ -276,6 +305,13 @@ func (r *rollout) problems() []clusterversion.ReleaseProblem {
 	return all
 }
 
+// operatorsOf returns the manifests of the ClusterOperators of a release.
+func operatorsOf(p *payload.Payload) []*payload.Manifest {
+	return slices.DeleteFunc(slices.Clone(p.Manifests), func(m *payload.Manifest) bool {
+		return m.ID().GroupKind() != kinds.ClusterOperator || m.IsTombstone()
+	})
+}
+
 // addOperators adds to the state of the release the problems that its ClusterOperators report, and the missing ones,
 // once it is complete.
 func (r *rollout) addOperators(
@@ -284,7 +320,7 @@ func (r *rollout) addOperators(
 	if !applied.IsComplete {
 		return
 	}
-	for _, m := range operatorsOf(r.payload) {
+	for _, m := range operatorsOf(r.release.payload) {
 		index := slices.IndexFunc(operators, func(o configv1.ClusterOperator) bool { return o.Name == m.ID().Name })
 		if index < 0 {
 			applied.MissingOperators = append(applied.MissingOperators, m.ID().Name)

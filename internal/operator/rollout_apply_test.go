@@ -37,7 +37,9 @@ func TestTheCountOfAnApplyDoesNotGoBack(t *testing.T) {
 	}
 	m := newStateMachine(c, Options{})
 	m.session = &session.Session{}
-	r := &rollout{machine: m, target: &target{}, payload: release, packed: &files.Packed{}}
+	r := &rollout{machine: m, release: targetRelease{
+		target: &target{}, payload: release, packed: &files.Packed{},
+	}}
 	m.current = r
 	onEvent := r.applyOptions().Apply.OnEvent
 	state := func(phase apply.StepPhase, action object.Action) *apply.RunState {

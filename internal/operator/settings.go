@@ -20,6 +20,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -43,7 +44,8 @@ type settingsReader struct {
 	cluster *cluster.Cluster
 	notify  func()      // is called when the settings may have changed
 	isStale atomic.Bool // the settings may have changed
-	round   round       // ends when watches of kinds that were not served begin again
+	// cancelPause ends the pause before the watches that have ended begin again.
+	cancelPause atomic.Pointer[context.CancelFunc]
 
 	// The following fields are the controller's one worker's.
 	known  *clusterSettings
@@ -54,18 +56,24 @@ type settingsReader struct {
 // again after restart.
 func (s *settingsReader) watch(ctx context.Context) error {
 	for ctx.Err() == nil {
-		round := s.round.begin(ctx)
+		pause, cancel := context.WithCancel(ctx)
+		s.cancelPause.Store(&cancel)
 		for range tombstone.Watch(ctx, s.cluster, settingsObjects) {
 			s.isStale.Store(true)
 			s.notify()
 		}
-		pause(round, readsEvery)
+		object.Pause(pause, readsEvery)
+		cancel()
 	}
 	return nil
 }
 
 // restart begins the watches again that have ended because their kinds were not served.
-func (s *settingsReader) restart() { s.round.end() }
+func (s *settingsReader) restart() {
+	if cancel := s.cancelPause.Load(); cancel != nil {
+		(*cancel)()
+	}
+}
 
 // read returns the settings of the cluster. While they can't be read, it returns those of the last time.
 func (s *settingsReader) read(ctx context.Context) (clusterSettings, error) {

@@ -60,7 +60,6 @@ type stateMachine struct {
 	outputChanged chan event.GenericEvent // receives an element when the output has changed
 	inputChanged  chan struct{}           // receives an element when the input was set
 	group         *errgroup.Group         // of the goroutines of run
-	attempt       round                   // the attempt to accept a target
 
 	mu         sync.Mutex             // is locked before the mutexes of the session and its keeper
 	session    *session.Session       // nil until the lock is held
@@ -70,6 +69,8 @@ type stateMachine struct {
 	acceptance clusterversion.Acceptance
 	current    *rollout // nil until a release is accepted
 	fullPass   time.Time
+	// cancelAttempt ends the attempt to accept a target.
+	cancelAttempt context.CancelFunc
 }
 
 // A machineInput is the requested release, and the observed state of the cluster.
@@ -99,6 +100,7 @@ func newStateMachine(c *cluster.Cluster, o Options) *stateMachine {
 		counters:      metrics.NewCounters(),
 		outputChanged: make(chan event.GenericEvent, 1),
 		inputChanged:  make(chan struct{}, 1),
+		cancelAttempt: func() {},
 	}
 	m.settings = &settingsReader{cluster: c, notify: m.notify}
 	m.updates = newUpdates(o.Source.Insecure, m.notify)
@@ -124,10 +126,10 @@ func (m *stateMachine) set(input machineInput) machineOutput {
 		input.target = before
 	} else {
 		m.acceptance = input.target.at(clusterversion.Retrieving)
-		if m.current != nil && m.current.matches(input.target) {
-			m.acceptance = m.current.acceptance
+		if m.current != nil && m.current.release.matches(input.target) {
+			m.acceptance = m.current.release.acceptance
 		}
-		defer m.attempt.end()
+		m.cancelAttempt()
 	}
 	m.input = input
 	out := m.state()
@@ -201,7 +203,7 @@ func (m *stateMachine) update(change func()) {
 func (m *stateMachine) notify() {
 	select {
 	case m.outputChanged <- event.GenericEvent{Object: &configv1.ClusterVersion{ObjectMeta: clusterVersionMeta}}:
-	default: // it is queued already
+	default: // a reconcile is queued already
 	}
 }
 
@@ -231,9 +233,9 @@ func (m *stateMachine) acceptTargets(ctx context.Context) error {
 	}
 }
 
-// awaitReason waits until there is a reason to try again. It returns an error when ctx ends, and when the lock is lost
-// before there is a current release: an apply acquires a lost lock again.
-func (m *stateMachine) awaitReason(ctx context.Context, tried *target, refusal error, retry <-chan time.Time) error {
+// awaitReason waits for a reason to try again. It returns an error when ctx ends, and when the lock is lost before
+// there is a current release: an apply acquires a lost lock again.
+func (m *stateMachine) awaitReason(ctx context.Context, last *target, refusal error, retry <-chan time.Time) error {
 	var lost <-chan struct{}
 	held := m.held()
 	if m.currentRelease() == nil {
@@ -248,16 +250,16 @@ func (m *stateMachine) awaitReason(ctx context.Context, tried *target, refusal e
 		case <-retry:
 			return nil
 		case <-m.inputChanged:
-			if m.isDue(tried, refusal) {
+			if m.isDue(last, refusal) {
 				return nil
 			}
 		}
 	}
 }
 
-// isDue reports whether the input has another target than the one that was tried, or no longer has one of the risks
-// with which the gate has refused it.
-func (m *stateMachine) isDue(tried *target, refusal error) bool {
+// isDue reports whether the input has another target than the last attempt, or no longer has one of the risks for which
+// the gate has refused the target.
+func (m *stateMachine) isDue(last *target, refusal error) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	hasEnded := func(judged precondition.Finding) bool {
@@ -265,12 +267,12 @@ func (m *stateMachine) isDue(tried *target, refusal error) bool {
 		return !slices.ContainsFunc(m.risks, isSame)
 	}
 	isRefusedByGate := reason.Of(refusal) == precondition.ReasonFailed
-	return m.input.target != tried || isRefusedByGate && slices.ContainsFunc(m.judged, hasEnded)
+	return m.input.target != last || isRefusedByGate && slices.ContainsFunc(m.judged, hasEnded)
 }
 
 // acceptTarget accepts the target, if there is one. An operator that has just started first continues the release that
-// was begun last: the target may not be accepted for long, and only that release defines who must have signed it. Force
-// does without.
+// was begun last: the acceptance of the target may take long, and only the release before defines who must have signed
+// the target. With force, the target is accepted even if that release is not.
 func (m *stateMachine) acceptTarget(ctx context.Context, requested *target, isRetry bool) error {
 	if requested == nil {
 		return nil
@@ -283,14 +285,15 @@ func (m *stateMachine) acceptTarget(ctx context.Context, requested *target, isRe
 	return m.accept(ctx, requested, requested, isRetry)
 }
 
-// accept runs the states of a release until it is the current one. It gives up when the input has another target than
-// the requested one, and when the lock is lost. A retry publishes no states: the last refusal counts until it is over.
+// accept takes a target through the states until its release is the current one. It gives up when the input has another
+// target than the requested one, and when the lock is lost. A retry publishes no states: the output has the last
+// refusal until the retry has ended.
 func (m *stateMachine) accept(ctx context.Context, t, requested *target, isRetry bool) error {
 	current := m.currentRelease()
-	if current != nil && current.matches(t) {
+	if current != nil && current.release.matches(t) {
 		m.update(func() {
 			if m.input.target == t {
-				m.acceptance = current.acceptance
+				m.acceptance = current.release.acceptance
 			}
 		})
 		return nil
@@ -299,16 +302,16 @@ func (m *stateMachine) accept(ctx context.Context, t, requested *target, isRetry
 	if held.Err() != nil { // another leader may have another target by now
 		return context.Cause(held)
 	}
-	attemptCtx := m.attempt.begin(ctx)
-	defer m.attempt.end()
-	defer context.AfterFunc(held, m.attempt.end)()
-	if m.requested() != requested {
+	attempt, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(held, cancel)()
+	if !m.beginAttempt(requested, cancel) {
 		return context.Canceled
 	}
-	next := &rollout{machine: m, target: t, isRetry: isRetry, state: pending, backoff: retryApply}
-	err := next.prepare(attemptCtx, current)
-	if attemptCtx.Err() != nil {
-		return context.Cause(attemptCtx)
+	next := &candidate{machine: m, targetRelease: targetRelease{target: t}, isRetry: isRetry}
+	err := next.prepare(attempt, current)
+	if attempt.Err() != nil {
+		return context.Cause(attempt)
 	}
 	if next.acceptance.Err = err; err != nil {
 		next.publish(ctx)
@@ -321,46 +324,21 @@ func (m *stateMachine) accept(ctx context.Context, t, requested *target, isRetry
 	}
 	next.acceptance.Phase, next.acceptance.Release = clusterversion.Accepted, describe(t, next.payload)
 	next.acceptance.Unverified, next.acceptance.AcceptedRisk = next.signed.unverified, next.signed.risk
-	ctx, next.stop = context.WithCancelCause(ctx)
-	m.update(func() { m.current = next })
+	r := &rollout{machine: m, release: next.targetRelease, state: pending, backoff: retryApply}
+	ctx, r.stop = context.WithCancelCause(ctx)
+	m.update(func() { m.current = r })
 	next.publish(ctx)
-	m.group.Go(func() error { return next.run(ctx) })
+	m.group.Go(func() error { return r.run(ctx) })
 	return nil
 }
 
-// A round is one run through a loop. Another goroutine ends it early when it changes the input of the loop.
-type round struct {
-	mu     sync.Mutex
-	cancel context.CancelFunc // nil before the first round
-}
-
-// begin ends the round before, and returns a context that ends with this one. A loop begins a round before it reads its
-// input, so that it misses no change.
-func (r *round) begin(ctx context.Context) context.Context {
-	r.end()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	ctx, r.cancel = context.WithCancel(ctx)
-	return ctx
-}
-
-// end ends the round.
-func (r *round) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.cancel != nil {
-		r.cancel()
+// beginAttempt stores the function that ends an attempt to accept a target, unless the target is outdated.
+func (m *stateMachine) beginAttempt(requested *target, cancel context.CancelFunc) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.input.target != requested {
+		return false
 	}
-}
-
-// pause waits until a round ends, or for a time if it is not zero.
-func pause(round context.Context, d time.Duration) {
-	var over <-chan time.Time
-	if d > 0 {
-		over = time.After(d)
-	}
-	select {
-	case <-round.Done():
-	case <-over:
-	}
+	m.cancelAttempt = cancel
+	return true
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/operator/updateservice"
 	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
@@ -27,10 +28,10 @@ type updates struct {
 	fetch    func(context.Context, updateservice.Query) (*clusterversion.Offer, error)
 	insecure bool   // plain http will do
 	notify   func() // is called when the retrieved updates have changed
-	round    round  // ends when the query changes
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards the following fields
 	query     updateservice.Query
+	cancel    context.CancelFunc // ends the request for the query, or the pause after it
 	retrieved clusterversion.Retrieved
 	// the generation of the ClusterVersion whose lists are taken over from the operator before; -1 for none
 	inherits int64
@@ -45,31 +46,34 @@ func newUpdates(insecure bool, notify func()) *updates {
 		defer client.CloseIdleConnections()
 		return updateservice.Fetch(ctx, client, query)
 	}
-	return &updates{fetch: fetch, insecure: insecure, notify: notify}
+	return &updates{fetch: fetch, insecure: insecure, notify: notify, cancel: func() {}}
 }
 
 // run fetches updates until ctx ends.
 func (u *updates) run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		round := u.round.begin(ctx)
-		var interval time.Duration
-		if query := u.currentQuery(); query != (updateservice.Query{}) {
-			u.try(round, query)
-			interval = wait.Jitter(fetchEvery, 1)
+		attempt, query := u.beginAttempt(ctx)
+		if query == (updateservice.Query{}) {
+			<-attempt.Done()
+			continue
 		}
-		pause(round, interval)
+		u.fetchOnce(attempt, query)
+		object.Pause(attempt, wait.Jitter(fetchEvery, 1))
 	}
 	return nil
 }
 
-func (u *updates) currentQuery() updateservice.Query {
+// beginAttempt returns the current query, and a context that ends when the query changes.
+func (u *updates) beginAttempt(ctx context.Context) (context.Context, updateservice.Query) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.query
+	u.cancel() // of the attempt before, which has ended
+	ctx, u.cancel = context.WithCancel(ctx)
+	return ctx, u.query
 }
 
-// try fetches once, unless the query changes before there is an answer.
-func (u *updates) try(ctx context.Context, query updateservice.Query) {
+// fetchOnce fetches the updates, unless the query changes before there is an answer.
+func (u *updates) fetchOnce(ctx context.Context, query updateservice.Query) {
 	offer, err := u.fetch(ctx, query)
 	if ctx.Err() != nil {
 		return
@@ -115,7 +119,7 @@ func (u *updates) follow(v *configv1.ClusterVersion, applied *clusterversion.App
 			u.retrieved.Offer, u.retrieved.Time, u.retrieved.IsInherited = offer, time.Now(), true
 		}
 		u.inherits = -1
-		u.round.end()
+		u.cancel()
 	}
 	known := u.retrieved
 	return &known
