@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
 )
 
 // A ServerClock estimates the server's time from the Date headers of its responses. The zero value is this machine's
@@ -111,35 +110,4 @@ func (warningsOfContext) HandleWarningHeaderWithContext(ctx context.Context, cod
 	if seen, ok := ctx.Value(observationKey{}).(*observation); ok && code == miscellaneous && text != "" {
 		seen.warnings = append(seen.warnings, text)
 	}
-}
-
-// Fenced returns a connection to the same cluster that writes only while check returns nil, for example while
-// a lock is held. It calls check before each request that may change something, and fails the
-// request with its error.
-func (c *Cluster) Fenced(check func(context.Context) error) (*Cluster, error) {
-	fenced := *c
-	_, err := connect(&fenced, Fence(c.base, check))
-	return &fenced, err
-}
-
-// Fence returns a connection that writes only while check returns nil.
-func Fence(connection *rest.Config, check func(context.Context) error) *rest.Config {
-	connection = rest.CopyConfig(connection)
-	connection.Wrap(func(next http.RoundTripper) http.RoundTripper { return fencedTransport{next, check} })
-	return connection
-}
-
-// A fencedTransport calls check before it sends a request that may change something.
-type fencedTransport struct {
-	next  http.RoundTripper
-	check func(context.Context) error
-}
-
-func (t fencedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.Method != http.MethodGet {
-		if err := t.check(request.Context()); err != nil {
-			return nil, err
-		}
-	}
-	return t.next.RoundTrip(request)
 }
