@@ -22,7 +22,7 @@ import (
 
 var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 
-// widgetsOf are where the widgets of a group are, as one finds them.
+// widgetsOf returns the resource of the widgets of a group.
 func widgetsOf(group, version string) cluster.Resource {
 	kind := schema.GroupVersionResource{Group: group, Version: version, Resource: "widgets"}
 	return cluster.Resource{GroupVersionResource: kind, Kind: "Widget", Namespaced: true}

@@ -21,7 +21,7 @@ type ObjectEvent struct {
 	Message   string
 }
 
-// longestMessage is how long the message of an event may be.
+// longestMessage limits the message of an event, in bytes.
 const longestMessage = 1024
 
 // RecordEvent writes an event. The server refuses it where the object's namespace is being deleted.

@@ -37,7 +37,7 @@ func (s *stage) status() (text string, isDone bool) {
 	return string(out), err == nil
 }
 
-// system is where the operator is.
+// system is the namespace of the operator.
 const system = "runlevel-system"
 
 // deploy installs the operator as it is shipped, for a release, and runs its pods as processes. They have the rights of

@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/internal/program/startup"
 )
 
-// limits are how long a condition may last before a probe fails.
+// limits are the times after which a lasting condition fails a probe.
 type limits struct {
 	loopTimeout        time.Duration // a loop makes no progress: not alive
 	watchNotReadyAfter time.Duration // a watch is lost: not ready

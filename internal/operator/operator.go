@@ -59,7 +59,7 @@ type Options struct {
 	NotifyDir string // a folder with files of URLs to notify; empty for none
 	// StrictTombstones refuses a minor update with tombstones that the release before had, too.
 	StrictTombstones bool
-	// LockDuration is how long the lock outlives a killed leader; half a minute if it is 0.
+	// LockDuration is the time until the lock of a killed leader expires; 0 means half a minute.
 	LockDuration time.Duration
 
 	limits limits // of probes; the usual ones if it is empty
@@ -89,7 +89,7 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 	return group.Wait()
 }
 
-// notifyPatience is how long an operator that ends waits for the receivers of notifications.
+// notifyPatience limits how long an operator that ends waits for the receivers of notifications.
 const notifyPatience = 5 * time.Second
 
 // manage runs the controller, and leads if it gets the lock, once the API server answers.
@@ -164,7 +164,7 @@ func newManager(connection *rest.Config) (ctrl.Manager, error) {
 		Cache: cache.Options{
 			ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: onlyGates()},
 		},
-		// which are served whether there is a manager or not
+		// Probes and metrics are served without the manager.
 		HealthProbeBindAddress: "0", Metrics: server.Options{BindAddress: "0"},
 	})
 	if err != nil {

@@ -67,7 +67,7 @@ func (r *releases) open(ctx context.Context, t *target) (*source.Release, error)
 	return pulled, err
 }
 
-// pullPatience is how long a registry may take to deliver an image if the cluster has a copy of its files.
+// pullPatience limits the pull of an image if the cluster has a copy of its files.
 const pullPatience = 20 * time.Second
 
 // pullOrCopy pulls an image. If it can't pull the image of the release that was begun last, it reads the copy of its

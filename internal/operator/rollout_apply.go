@@ -33,7 +33,7 @@ import (
 // retryApply is the backoff of an apply that has failed.
 var retryApply = wait.Backoff{Duration: 5 * time.Second, Factor: 1.5, Steps: 8, Cap: 2 * time.Minute}
 
-// explainEvery is how often an apply diagnoses pods that do not become ready, which costs requests.
+// explainEvery is the time from one diagnosis of pods that do not become ready to the next: each one costs requests.
 const explainEvery = 10 * time.Second
 
 // pauseHooks is the pause after a lifecycle hook has stopped the rollout of a Deployment. A retry with each apply would

@@ -358,8 +358,7 @@ func (r *Record) ForgetJob(id kinds.ID) {
 	r.Jobs = slices.DeleteFunc(r.Jobs, func(known Job) bool { return known.ID == id })
 }
 
-// Durations are how long the last completed run of a mode took, in seconds, as an estimate for
-// the next run.
+// Durations has the durations of the last completed run of a mode, in seconds, as an estimate for the next run.
 type Durations struct {
 	All   float64            `json:"all"`
 	Nodes map[string]float64 `json:"nodes,omitempty"` // the nodes that took at least aWhile, by "level NN, component"

@@ -59,8 +59,8 @@ type RunStep struct {
 	Awaits *kinds.ID `json:"awaits,omitempty"`
 }
 
-// unsteady is how much the same moment may differ in two reports: it is the current time
-// less a duration in whole seconds.
+// unsteady limits the difference of the same moment in two reports: each is the current time less a duration in whole
+// seconds.
 const unsteady = 2 * time.Second
 
 // Same reports whether a run has the same state as before, at any time of its report.

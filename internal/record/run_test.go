@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/record"
 )
 
-// running is how an apply stands that waits for one object.
+// running returns the state of an apply that waits for one object.
 func running(unchanged metav1.Time, since time.Time, wait string) *record.Run {
 	moment := metav1.NewTime(since)
 	return &record.Run{Version: "1", ReportedAt: unchanged, Nodes: []record.RunNode{

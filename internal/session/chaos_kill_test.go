@@ -190,8 +190,8 @@ func (m mortal) run(ctx context.Context) error {
 	return session.Run(ctx, c, release, o).Err
 }
 
-// mortalLock is how long the lock of a stopped process blocks other processes. A process could lose a shorter lock
-// on a busy machine.
+// mortalLock is the time for which the lock of a stopped process blocks other processes. On a busy machine, a process
+// could lose a shorter lock.
 const mortalLock = 10 * time.Second
 
 // A moment is when an applier is killed: at its write number k, counted from 1, before the
@@ -379,7 +379,7 @@ func stateOf(t *testing.T, release string) string {
 	return strings.ReplaceAll(text, release, "NS")
 }
 
-// lasting is what of an object is the same in each run, with who owns it.
+// lasting returns the part of an object that is the same in each run, with its owners.
 func lasting(t *testing.T, object unstructured.Unstructured) string {
 	t.Helper()
 	var owners []any

@@ -112,7 +112,7 @@ func TestAPIServerStaysAwayForLongerThanTheLock(t *testing.T) {
 	}
 }
 
-// counts are how many objects have come to what.
+// counts returns the number of objects for each action.
 func counts(o *session.Outcome) map[object.Action]int {
 	found := map[object.Action]int{}
 	for _, change := range o.Report.Changes {

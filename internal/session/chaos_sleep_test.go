@@ -245,7 +245,7 @@ func waitsForLock() session.Options {
 	return o
 }
 
-// inFlight are how many writes an update may have sent, or may be about to send, when it is stopped.
+// inFlight limits the writes that a stopped update may have sent, or may be about to send.
 const inFlight = 16
 
 // takenParts are the resource versions of those ConfigMaps that the taker has written.

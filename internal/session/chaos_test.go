@@ -60,7 +60,7 @@ func TestMain(m *testing.M) {
 const (
 	// patience is far longer than any successful operation takes.
 	patience = 5 * time.Minute
-	// records is where the records of all these releases are.
+	// records is the namespace of the records of all these releases.
 	records = "chaos-records"
 )
 

@@ -44,8 +44,7 @@ func (r *run) deletesToRecord(ctx context.Context, tombstones []kinds.ID, now me
 	return existing
 }
 
-// hasUnsentDeletes reports whether an update has recorded a delete of the payload that was never sent: the update is
-// not over then.
+// hasUnsentDeletes reports whether the record has a delete of the payload that was never sent by its update.
 func (r *run) hasUnsentDeletes() bool {
 	return slices.ContainsFunc(r.outcome.Deletes, func(item precondition.Delete) bool {
 		return item.Seen.State == tombstone.Present && r.hasManifest(item.ID, true)

@@ -78,7 +78,7 @@ type Outcome struct {
 	Deletes  []precondition.Delete  // those that are pending at the end
 	Orphans  []Orphan
 	Notes    []string // on requests that failed
-	// FileWarnings are why the files of the release are not kept, or those of earlier versions are.
+	// FileWarnings report files that could not be stored, or files of earlier versions that could not be deleted.
 	FileWarnings []string
 	Took         time.Duration
 	Durations    record.Durations // of the last completed apply of this mode
@@ -93,8 +93,7 @@ type Outcome struct {
 	record types.UID // of the ConfigMap; "" if there was none
 }
 
-// afterOutage returns the options with which an apply continues after an outage. What another process has applied
-// meanwhile stays.
+// afterOutage returns the options of an apply that continues after an outage. It keeps changes of other processes.
 func (o Options) afterOutage() Options {
 	o.Apply.Mode = "" // the requested mode was for the first apply
 	o.onlySame = true

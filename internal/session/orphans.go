@@ -74,7 +74,7 @@ func (r *run) orphans(ctx context.Context) []Orphan {
 	return orphans
 }
 
-// mostRead is how many objects are read one by one; if there are more, their kinds are listed.
+// mostRead limits the objects that are read one by one. The kinds of more objects are listed.
 const mostRead = 3
 
 // listAgain lists the kinds of objects again; nil if they are few, or can't be listed.

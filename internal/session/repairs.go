@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// repairsEvery is how long it is from one write of repairs to the next.
+// repairsEvery is the time from one write of repairs to the next.
 const repairsEvery = 10 * time.Second
 
 // A repairLog writes repairs to the record.

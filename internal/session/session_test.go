@@ -113,8 +113,8 @@ func (o *outage) look(request *http.Request) error {
 	return nil
 }
 
-// outageLock is how long a lock lasts that an outage is to cost its holder. A busy machine could lose a shorter
-// one without any.
+// outageLock is the duration of a lock that the holder loses in an outage. On a busy machine, the holder could lose a
+// shorter one without an outage.
 const outageLock = 6 * time.Second
 
 // A keeping is a session that keeps a release in place, and that an outage is about to interrupt.

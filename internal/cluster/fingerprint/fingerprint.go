@@ -43,7 +43,7 @@ const (
 	places
 )
 
-// entrySize is how many bytes an object takes: its name and its fingerprints.
+// entrySize is the size of the entry of an object in bytes: its name and its fingerprints.
 const entrySize = len(digest{}) * (places + 1)
 
 // An AppliedFrom is the source of an applied object.

@@ -136,7 +136,7 @@ func listAll(ctx context.Context, c *cluster.Cluster, kind schema.GroupKind, nam
 	return found, listed, err
 }
 
-// pageSize is how many objects are requested at a time: pages are read one after the other.
+// pageSize limits the objects of one request: pages are read one after the other.
 const pageSize = 2000
 
 // list lists the labelled objects.

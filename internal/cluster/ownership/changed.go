@@ -91,7 +91,7 @@ func claimsOn(live *unstructured.Unstructured, isScaled func() bool) []claim {
 	return claims
 }
 
-// mostClaims is how many claims are tried in all combinations.
+// mostClaims limits the claims that are tried in all combinations.
 const mostClaims = 8
 
 // fewest returns the fewest claims that, together with the fields we own, are the fields we owned; nil if

@@ -21,8 +21,8 @@ const (
 	container  = `spec: {template: {spec: {containers: [{name: web, image: registry.example/web, `
 )
 
-// foreignFields are what another manager, "bob", has done to an object that we have applied, and its fields that are
-// foreign then. Their removal leaves the object as it was.
+// foreignFields has changes of another manager, "bob", to an object of a release, and the fields that are foreign after
+// them. The removal of these fields restores the object.
 var foreignFields = map[string]struct {
 	object, apply, merge string
 	subresource          []string

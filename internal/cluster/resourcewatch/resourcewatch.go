@@ -87,7 +87,7 @@ func newBackoff(longest time.Duration) wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 20, Cap: longest}
 }
 
-// stableAfter is how long a watch must have lasted for its pauses to start short again.
+// stableAfter is the duration of a watch after which its pauses are short again.
 const stableAfter = 10 * time.Second
 
 // listerWatcher returns client-go's ListerWatcher, with the selectors.

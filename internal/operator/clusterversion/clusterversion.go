@@ -84,12 +84,12 @@ type Acceptance struct {
 	Architecture string
 	FeatureSet   string // of the cluster; empty or "Default" if none is set
 	Phase        AcceptancePhase
-	// Err is why the release is refused in this phase; nil while the phase runs, and once the release is accepted.
+	// Err refuses the release in this phase. It is nil while the phase runs, and once the release is accepted.
 	Err       error
 	Findings  []precondition.Finding // of the gate
 	WasJudged bool                   // the gate ran
-	// Unverified is why no signature of the image was verified, if the current release requires none.
+	// Unverified explains why no signature of the image was verified, if the current release requires none.
 	Unverified string
-	// AcceptedRisk is why the image could not be verified, if the release was forced.
+	// AcceptedRisk explains why the image could not be verified, if the release was forced.
 	AcceptedRisk string
 }

@@ -41,7 +41,7 @@ func (s sink) gauge(metric *prometheus.Desc, value float64, labels ...string) {
 	}
 }
 
-// mostLabel is how many bytes of a text become a label: names of objects have no more.
+// mostLabel limits the bytes of a label: names of objects are not longer.
 const mostLabel = 253
 
 // label returns an untrusted text as the value of a label.

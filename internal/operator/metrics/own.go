@@ -32,7 +32,7 @@ var (
 		"How many kinds of the release can't be watched, so that changes of their objects are not seen.")
 )
 
-// maxProblems is how many objects with the same problem are named.
+// maxProblems limits the objects with the same problem that are named.
 const maxProblems = 20
 
 // Collect sends the metrics.

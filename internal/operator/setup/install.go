@@ -174,7 +174,7 @@ func actionOf(before *unstructured.Unstructured, exists bool, after *unstructure
 	}
 }
 
-// establishTimeout is how long the API server may take to serve a kind.
+// establishTimeout limits the time until the API server serves a kind.
 const establishTimeout = 30 * time.Second
 
 // establish waits until the API server serves the kind of a definition.

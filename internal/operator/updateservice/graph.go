@@ -42,7 +42,7 @@ type conditionalEdges struct {
 	Risks json.RawMessage // those of most edges are never read
 }
 
-// mostItems is how many items a list may have: a small text can become large lists of empty things.
+// mostItems limits the items of a list: a small document can have large lists of empty items.
 const mostItems = 50_000
 
 // A bounded list refuses a text that has more than mostItems.

@@ -128,7 +128,8 @@ func (s Store) List(ctx context.Context) ([]Copy, error) {
 // Write writes a copy, as far as the cluster does not have it, and returns the UIDs of its pieces.
 func (s Store) Write(ctx context.Context, packed *Packed, version string, revision int) ([]types.UID, error) {
 	if len(packed.pieces) > maxPieces {
-		return nil, fmt.Errorf("they need %d Secrets of a MiB each, and %d is the limit", len(packed.pieces), maxPieces)
+		return nil, fmt.Errorf("the files need %d Secrets of a MiB each, and %d is the limit", len(packed.pieces),
+			maxPieces)
 	}
 	written := make([]types.UID, len(packed.pieces))
 	var group errgroup.Group
@@ -273,7 +274,7 @@ func (s Store) Read(ctx context.Context, digest string) (*Unpacked, error) {
 	return unpacked, nil
 }
 
-// remedy is what to do about a copy that can't be read.
+// remedy is the resolution for a copy that can't be read.
 const remedy = "apply the version again from its source, which writes its copy"
 
 // id returns the Secret of a piece.

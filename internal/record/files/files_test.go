@@ -178,7 +178,7 @@ func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	_, err := s.Write(t.Context(), pack(t, noise(17<<20)), "1.0.0", 1)
-	if err == nil || err.Error() != "they need 18 Secrets of a MiB each, and 16 is the limit" ||
+	if err == nil || err.Error() != "the files need 18 Secrets of a MiB each, and 16 is the limit" ||
 		len(secrets(t, s)) > 0 {
 		t.Errorf("the error is %v, and there are %d Secrets", err, len(secrets(t, s)))
 	}

@@ -77,7 +77,7 @@ type packer struct {
 	err        error // the first one
 }
 
-// window is how far back the compression looks for repeated content. With a larger window, a release of OpenShift
+// window limits how far back the compression finds repeated content. With a larger window, a release of OpenShift
 // becomes a tenth smaller, and takes three times the memory.
 const window = 1 << 20
 

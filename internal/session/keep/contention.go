@@ -37,8 +37,7 @@ const (
 	idlePause, idleLimit = 10 * time.Millisecond, time.Second
 )
 
-// observe records that an object was checked, and whether it was repaired. It returns the first pause of a contention,
-// once.
+// observe records the result of a check. When a contention begins, it returns the first pause, otherwise 0.
 func (c *contention) observe(now time.Time, isRepaired bool) (pause time.Duration) {
 	if !isRepaired {
 		c.observeIdle(now)

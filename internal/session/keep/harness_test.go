@@ -223,7 +223,7 @@ func (s *site) lines() []string {
 // named puts the name of the site into a name.
 func (s *site) named(name string) string { return strings.ReplaceAll(name, "NS", s.name) }
 
-// at is where the objects of a kind are.
+// at returns the client of a kind in the namespace of the site.
 func (s *site) at(kind string) dynamic.ResourceInterface {
 	s.t.Helper()
 	group := schema.ParseGroupKind(s.named(kind))

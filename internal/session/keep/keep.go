@@ -154,8 +154,7 @@ func (k *Keeper) emit(event Event) {
 	k.options.OnEvent(event)
 }
 
-// Problems returns the objects that are contested or failing now, as they were reported, in order. A nil Keeper has
-// none.
+// Problems returns the last reports on objects that are contested or failing now, in order. A nil Keeper has none.
 func (k *Keeper) Problems() []Event {
 	if k == nil {
 		return nil

@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// again is how often it is looked whether something has come.
-const again = 50 * time.Millisecond
+// pollInterval is the time between two polls.
+const pollInterval = 50 * time.Millisecond
 
 // An estate is a release of many objects: half are ConfigMaps, the other half Ingresses,
 // which have a generation, and a status that no controller of a sandbox writes.

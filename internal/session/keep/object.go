@@ -38,8 +38,7 @@ type objectState struct {
 	mayBeFinished bool   // a Job that was written may have finished
 	problem       *Event // the last report on a contested or failing object
 	contention    contention
-	// checked belongs to a resync that waits for the check: it receives whether no watch had shown the difference.
-	checked chan<- bool
+	checked       chan<- bool // of a resync: receives whether it has found a difference that no watch had shown
 }
 
 // A liveState is the known state of an object on the cluster.
@@ -142,8 +141,7 @@ func (l *lockedObjects) check(o *objectState) {
 	l.suspectDrift(o, nil)
 }
 
-// suspectDrift has an object repaired if it differs from the release. Observed is its metadata, or nil if it was not
-// read.
+// suspectDrift has an object repaired if it differs from the release. Observed is its metadata; nil if it is unknown.
 func (l *lockedObjects) suspectDrift(o *objectState, observed *objectmeta.LiveMetadata) {
 	if !o.live.mayDiffer {
 		o.contention.driftedAt = time.Now()

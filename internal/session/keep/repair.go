@@ -74,8 +74,7 @@ func (k *Keeper) markFinished(o *objectState) {
 	k.queue.AddRateLimited(o)
 }
 
-// isBlocked reports whether the namespace or the definition of an object is missing. The object is repaired once both
-// exist.
+// isBlocked reports whether the namespace or the definition of an object is missing: without them, no repair succeeds.
 func (l *lockedObjects) isBlocked(o *objectState) bool {
 	return slices.ContainsFunc(objectmeta.Containers(o.id, o.resource), func(id kinds.ID) bool {
 		return l.byID[id].isMissing()

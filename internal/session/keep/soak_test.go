@@ -63,19 +63,20 @@ func (s *soak) make(t testing.TB, events int) (heap uint64) {
 // await waits until all objects are repaired.
 func (s *soak) await(t testing.TB) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), again, patience, true, func(ctx context.Context) (bool, error) {
-		all, err := s.c.Client.CoreV1().ConfigMaps(s.namespace).List(ctx,
-			metav1.ListOptions{LabelSelector: "runlevel.dev/release=" + s.name})
-		if err != nil {
-			return false, err
-		}
-		for _, configMap := range all.Items {
-			if configMap.Data["colour"] != "blue" {
-				return false, nil
+	err := wait.PollUntilContextTimeout(t.Context(), pollInterval, patience, true,
+		func(ctx context.Context) (bool, error) {
+			all, err := s.c.Client.CoreV1().ConfigMaps(s.namespace).List(ctx,
+				metav1.ListOptions{LabelSelector: "runlevel.dev/release=" + s.name})
+			if err != nil {
+				return false, err
 			}
-		}
-		return len(all.Items) == s.size/2, nil
-	})
+			for _, configMap := range all.Items {
+				if configMap.Data["colour"] != "blue" {
+					return false, nil
+				}
+			}
+			return len(all.Items) == s.size/2, nil
+		})
 	if err != nil {
 		t.Fatal("not all is repaired:", err)
 	}

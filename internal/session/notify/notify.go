@@ -76,9 +76,9 @@ type Event struct {
 	From      string        `json:"from,omitempty"`     // the previous version, if it differs
 	Revision  int           `json:"revision,omitempty"` // in the history
 	By        string        `json:"by,omitempty"`       // the process that holds the lock
-	// Counts are how many objects were created, configured, and so on.
+	// Counts has the number of objects for each action, such as created.
 	Counts  map[object.Action]int `json:"counts,omitempty"`
-	Reason  string                `json:"reason,omitempty"` // why not everything is done, in a word
+	Reason  string                `json:"reason,omitempty"` // of a failure or of an incomplete action, in a word
 	Message string                `json:"message,omitempty"`
 	Checks  []string              `json:"checks,omitempty"` // of the gate, that block
 	// the first objects that were not applied, or are not ready
@@ -108,8 +108,7 @@ type Notifier struct {
 }
 
 // Notify writes an event on the record with a UID, and sends it to the receivers of a Sender, which may be nil. Notify
-// ignores an event that is not new, and only logs the error of an event that can't be written, for example because of
-// missing rights.
+// ignores an event that is not new. If it can't write an event, for example without rights, it logs the error.
 func (n *Notifier) Notify(ctx context.Context, sender *Sender, uid types.UID, event Event) {
 	if !n.isNews(event) {
 		return
@@ -172,8 +171,7 @@ func (n *Notifier) isNews(event Event) bool {
 	return true
 }
 
-// isSameFailure reports whether two failures have the same reason and objects. Messages of objects contain ages, and
-// are not compared.
+// isSameFailure reports whether two failures have the same reason and objects. Messages may differ: they contain ages.
 func isSameFailure(a, b Event) bool {
 	isSame := func(a, b record.ObjectFailure) bool { return a.ID == b.ID && a.Hook == b.Hook && a.Reason == b.Reason }
 	return a.Reason == b.Reason && slices.EqualFunc(a.Failures, b.Failures, isSame) &&
@@ -203,8 +201,7 @@ func newCloudEvent(event Event, server string, now time.Time) CloudEvent {
 	}
 }
 
-// slackEscaper escapes the control characters of Slack, and prevents texts of a cluster from mentioning a whole
-// channel.
+// slackEscaper escapes the control characters of Slack, and mentions of a whole channel in texts of a cluster.
 var slackEscaper = strings.NewReplacer(
 	"&", "&amp;", "<", "&lt;", ">", "&gt;",
 	"@everyone", "@\u200beveryone", "@channel", "@\u200bchannel", "@here", "@\u200bhere", "@all", "@\u200ball",
@@ -219,17 +216,12 @@ func (c CloudEvent) slackBody() ([]byte, error) {
 	return json.Marshal(map[string]string{"text": slackEscaper.Replace(text)})
 }
 
-// outcomeVerbs are the verbs of sentences about a release.
-var outcomeVerbs = map[EventType]string{
-	Begun:     "has begun",
-	Completed: "completed",
-	Failed:    "failed",
-	Blocked:   "is blocked",
-}
+// verbs are the verbs of sentences about a release.
+var verbs = map[EventType]string{Begun: "has begun", Completed: "completed", Failed: "failed", Blocked: "is blocked"}
 
 // textOf returns an event in a line, such as "shop 1.4.0 → 1.5.0: update completed in 42s: 3 created, 12 configured".
 func textOf(e Event) string {
-	what := string(e.Action) + " " + outcomeVerbs[e.Outcome]
+	what := string(e.Action) + " " + verbs[e.Outcome]
 	switch {
 	case e.Outcome == RolledBack:
 		what = "rolled back"

@@ -23,8 +23,7 @@ type Options struct {
 	Log       logr.Logger // of events that could not be delivered; the zero value drops these messages
 }
 
-// A Sender delivers events to receivers: in order to each one, and independently of the others. A nil Sender delivers
-// no events.
+// A Sender delivers events in order to each receiver, independently of the others. A nil Sender delivers no events.
 type Sender struct {
 	options Options
 	client  *http.Client
@@ -114,8 +113,7 @@ func (s *Sender) recordLoss(receiver Receiver, box *outbox, cause error) {
 // errClosed is the cause of the end of deliveries.
 var errClosed = errors.New("the receiver has not accepted the event in time")
 
-// Close waits until all events are delivered, for up to patience. The error names the receivers that did not get all
-// events.
+// Close waits until all events are delivered, for up to patience. Its error names the receivers that missed events.
 func (s *Sender) Close(patience time.Duration) error {
 	if s == nil {
 		return nil

@@ -32,7 +32,7 @@ type Progress struct {
 	StateCounts
 }
 
-// StateCounts are how many objects are in which state.
+// StateCounts has the number of objects in each state.
 type StateCounts struct {
 	Total   int `json:"total"`
 	Done    int `json:"done,omitempty"`    // applied, and ready as far as is known
@@ -103,8 +103,7 @@ type Intent struct {
 	Began   time.Time       // by the clock of the events
 	// InOrder is true if a level waits until the level before it is ready, as in an update.
 	InOrder bool
-	// Before is how long the last apply took, and Nodes how long each node took that took a while. Both are empty if
-	// they are not known.
+	// Before is the duration of the last apply, and Nodes has those of its slow nodes. Both are empty if unknown.
 	Before time.Duration
 	Nodes  map[string]time.Duration
 }
@@ -136,7 +135,7 @@ type Model struct {
 	left    estimate
 }
 
-// mostRecent is how many of the latest events are kept.
+// mostRecent limits the number of latest events.
 const mostRecent = 100
 
 // New returns a model of an apply that has not begun.

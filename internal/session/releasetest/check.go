@@ -62,8 +62,7 @@ func Check(ctx context.Context, c *cluster.Cluster, namespace, release string,
 	return note, checkRights(ctx, c, tests)
 }
 
-// checkRights returns an error if rights on the tests are missing. Those to read pods and logs are not needed to run
-// them.
+// checkRights returns an error if rights to run the tests are missing. Tests also run without the rights to read logs.
 func checkRights(ctx context.Context, c *cluster.Cluster, tests []*payload.Manifest) error {
 	var needed []precondition.NamedRight
 	seen := map[string]bool{}

@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/podlogs"
 )
 
-// lastLines is how many lines of the log of a test that has not passed are read.
+// lastLines limits the lines that are read from the log of a test that has not passed.
 const lastLines = 20
 
 // describe adds to a result the exit codes and logs of the test's last pod, or else why it has not run.

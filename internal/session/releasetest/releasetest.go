@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// DefaultTimeout is how long a test may take.
+// DefaultTimeout limits the duration of a test.
 const DefaultTimeout = 5 * time.Minute
 
 // A LogChoice is of which tests the logs are read.

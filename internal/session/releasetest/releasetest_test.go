@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { os.Exit(test.Run(m)) }
 // patience is far longer than a test that passes takes.
 const patience = 5 * time.Minute
 
-// records is where the records of all these releases are.
+// records is the namespace of the records of all these releases.
 const records = "test-records"
 
 // A shop is a release with a namespace of its own, which NS stands for in its files.

@@ -93,8 +93,7 @@ type taker struct {
 	objects  map[kinds.ID]*unstructured.Unstructured
 }
 
-// Take takes a snapshot of a release, whose record is in a namespace. The head names the objects that could not be
-// read.
+// Take takes a snapshot of a release with a record in a namespace. The head names the objects that can't be read.
 func Take(ctx context.Context, c *cluster.Cluster, release, namespace string) (*Snapshot, error) {
 	known, exists, err := record.NewStore(c.Client, namespace, release).Load(ctx)
 	if err != nil {

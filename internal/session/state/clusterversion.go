@@ -142,10 +142,10 @@ func (s *Status) setVersion(version *configv1.ClusterVersion) {
 	s.addMessage("known only from ClusterVersion %s: no record found", kinds.ClusterVersionName)
 }
 
-// openShiftNamespace is where the cluster-version operator writes events.
+// openShiftNamespace is the namespace of the events of the cluster-version operator.
 const openShiftNamespace = "openshift-cluster-version"
 
-// mostEvents is how many of the latest events are shown.
+// mostEvents limits the latest events that are shown.
 const mostEvents = 5
 
 // addEvents adds the latest events on the ClusterVersion.
@@ -257,8 +257,7 @@ func (s *Status) isHealthy() bool {
 	return s.ClusterVersion == nil || !slices.ContainsFunc(s.ClusterVersion.Conditions, Condition.isWrong)
 }
 
-// isWrong reports whether a condition of the ClusterVersion is not healthy. A block of the next minor version does not
-// count.
+// isWrong reports whether a condition of the ClusterVersion is unhealthy. A block of the next minor version is healthy.
 func (c Condition) isWrong() bool {
 	return c.Type != string(configv1.OperatorUpgradeable) && !c.isHealthy()
 }

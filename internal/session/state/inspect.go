@@ -63,8 +63,7 @@ type inspector struct {
 	namespaces map[string]bool // whose events are written
 }
 
-// Inspect writes the state of the releases of the cluster into a folder. Its error means that the folder is not
-// complete.
+// Inspect writes the state of the releases of the cluster into a folder. After an error, the folder is not complete.
 func (r *Reader) Inspect(ctx context.Context, options Inspection) (*InspectReport, error) {
 	i := &inspector{Reader: r, of: options, report: InspectReport{Folder: options.Folder, Files: []InspectedFile{}}}
 	// of events on cluster-scoped objects

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 // patience is far longer than an uninstall that succeeds takes.
 const patience = 5 * time.Minute
 
-// records is where the records of all these releases are.
+// records is the namespace of the records of all these releases.
 const records = "uninstall-records"
 
 // A shop is a release with a namespace of its own, which NS stands for in its files and in the texts of the tests.

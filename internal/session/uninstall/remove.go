@@ -29,12 +29,12 @@ import (
 
 const (
 	requestsAtOnce = 16
-	// The pause between two looks at the objects of a stage is a tenth of the time that the stage has taken, within
+	// The pause between two reads of the objects of a stage is a tenth of the time since the stage began, within
 	// bounds.
 	pauseShare    = 0.1
 	shortestPause = 50 * time.Millisecond
 	longestPause  = 2 * time.Second
-	// reportInterval is how often the state of objects that do not end is read and recorded.
+	// reportInterval is the time from one read and record of the objects that still exist to the next.
 	reportInterval = 10 * time.Second
 	firstReport    = 3 * time.Second
 	mostDescribed  = 20 // objects at a time

@@ -254,8 +254,7 @@ func (r *remover) end(ctx context.Context) error {
 // requestTimeout bounds the requests after the end of the context.
 const requestTimeout = 20 * time.Second
 
-// interrupted records how many objects are left, and reports what holds them. The record is another process's if the
-// lock is lost.
+// interrupted records how many objects still exist, unless the lock is lost, and reports what holds them.
 func (r *remover) interrupted(ctx context.Context, err error) error {
 	if errors.Is(err, lock.ErrLost) {
 		return err

@@ -26,7 +26,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// base is what each release has.
+// base has the files of each release.
 const base = `
 -- 0000_10_base_00_namespace.yaml --
 {apiVersion: v1, kind: Namespace, metadata: {name: NS}}

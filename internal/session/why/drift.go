@@ -44,8 +44,7 @@ func (g *gatherer) drift(ctx context.Context) {
 	}
 }
 
-// recordedUntil returns the time until which the record knows all applies. A running apply writes it only from time to
-// time.
+// recordedUntil returns the time until which the record has all applies. A running apply does not write each change.
 func (g *gatherer) recordedUntil() time.Time {
 	newest, run := g.facts.Record.Newest(), g.facts.Run
 	switch {

@@ -216,8 +216,7 @@ func (r *reader) noteAll(err error) {
 	}
 }
 
-// explainCall returns why a webhook or an aggregated API did not answer the API server, if a step failed for
-// this reason.
+// explainCall returns why a webhook or an aggregated API did not answer the API server, if a step failed because of it.
 func (r *reader) explainCall(ctx context.Context, step apply.RunStepState) []string {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()
@@ -226,8 +225,7 @@ func (r *reader) explainCall(ctx context.Context, step apply.RunStepState) []str
 	return lines
 }
 
-// serving reports whether the Services that the API server calls for the object have ready
-// endpoints.
+// serving reports whether the Services that the API server calls for the object have ready endpoints.
 func (g *gatherer) serving(ctx context.Context) map[types.NamespacedName]bool {
 	serving := map[types.NamespacedName]bool{}
 	for _, service := range kinds.CalledServices(g.facts.Live) {

@@ -192,8 +192,7 @@ func FindOperator(ctx context.Context, c *cluster.Cluster, l lock.Lock) (*unstru
 	return &found[0], nil
 }
 
-// judgeOperator returns why the operator of a release does not hold its lock; nil if no operator is
-// installed.
+// judgeOperator returns why the operator of a release does not hold its lock; nil if no operator is installed.
 func (r *reader) judgeOperator(ctx context.Context, l lock.Lock) *NotKept {
 	deployment, err := FindOperator(ctx, r.cluster, l)
 	switch {

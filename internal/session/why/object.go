@@ -314,8 +314,7 @@ func explainNamespace(f *ObjectFacts, a *Answer) {
 		f.ObjectNamespace.Describe(f.Now))
 }
 
-// explainPlace adds the place of the object in the release of the query, and the objects that it
-// needs.
+// explainPlace adds the place of the object in the release of the query, and the objects that it needs.
 func explainPlace(f *ObjectFacts, a *Answer) {
 	if f.Plan == nil || a.Done {
 		return

@@ -137,7 +137,7 @@ func (f *ReleaseFacts) isReadySince(answers []*Answer) bool {
 	})
 }
 
-// mostMissing is how many missing objects a text names.
+// mostMissing limits the missing objects that a message names.
 const mostMissing = 5
 
 // MissingText names missing objects, or counts them if their names are not known.

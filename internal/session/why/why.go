@@ -38,7 +38,7 @@ type ObjectQuery struct {
 	known *ReleaseFacts // nil if they were not gathered
 }
 
-// ObjectFacts are what Judge judges.
+// ObjectFacts are the input of Judge.
 type ObjectFacts struct {
 	ReleaseFacts // about the release that has the object, or will have it
 
