@@ -8,8 +8,8 @@ import (
 )
 
 // Fenced returns a connection to the same cluster that writes only while check returns nil, for example while a lock is
-// held. The connection calls check before each request that may change something. If check returns an error, so does the
-// request.
+// held. The connection calls check before each request that may change something. If check returns an error, so does
+// the request.
 func (c *Cluster) Fenced(check func(context.Context) error) (*Cluster, error) {
 	fenced := *c
 	_, err := connect(&fenced, Fence(c.base, check))
