@@ -291,8 +291,8 @@ type verification struct {
 	risksBefore []string // that were accepted before a restart
 }
 
-// recorded returns the verification of the image of the release that was begun last. If the operator was killed, only
-// the record may have it.
+// recorded returns the verification of the image of the release that was begun last. After a kill of the operator, the
+// record may have a verification that the ClusterVersion lacks.
 func recorded(v *configv1.ClusterVersion, last *record.Record, image string) (found verification) {
 	if newest := last.Newest(); newest != nil && newest.Source == image {
 		found = verification{isVerified: newest.Verified, risksBefore: newest.Forced}

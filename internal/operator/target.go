@@ -65,9 +65,9 @@ type targetInputs struct {
 }
 
 // confirm sets whether the newest entry of the record is confirmed: its image is the operator's own, the current one,
-// or one that the ClusterVersion names as begun last, or requests. An account that may only write ConfigMaps in the
-// namespace of the record could otherwise have any image applied. Sources of the command line need no confirmation: the
-// operator never applies them. The ClusterVersion must be as it was read, without entries of the record in its history.
+// or one that the ClusterVersion requests, or names as begun last. Without this check, an account that may only write
+// ConfigMaps in the namespace of the record could have any image applied. Sources of the command line need no
+// confirmation: the operator never applies them. The history of the ClusterVersion must not have entries of the record.
 func (i *targetInputs) confirm(v *configv1.ClusterVersion) {
 	newest := i.record.Newest()
 	i.isConfirmed = newest == nil || i.confirms(v, newest.Source)

@@ -43,7 +43,7 @@ type Session struct {
 	cluster *cluster.Cluster
 	lock    lock.Lock
 	options lock.Options
-	ctx     context.Context // that Hold was called with
+	ctx     context.Context // the argument of Hold
 
 	notifier *notify.Notifier
 
@@ -52,7 +52,7 @@ type Session struct {
 	hold       *lock.Hold       // acquired last; released if isLost
 	isLost     bool
 	wasLost    bool       // another process may have had the lock since the last apply
-	known      []entryKey // that the record can have as its newest entry if no other process has applied anything
+	known      []entryKey // possible newest entries of the record if no other process has applied anything
 	keeper     *keep.Keeper
 	isReleased bool
 }

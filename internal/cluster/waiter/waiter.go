@@ -28,8 +28,8 @@ const (
 // A Waiter configures a wait.
 type Waiter struct {
 	Pause Pause
-	// Changed signals when to look, the first time included. If it is nil, the waiter looks at once, and again after
-	// each pause. The wait ends when the channel is closed.
+	// Changed makes the waiter look once for each element that it receives, also for the first look. The wait ends when
+	// the channel is closed. Without a channel, the waiter looks at once, and again after each pause.
 	Changed <-chan struct{}
 	// Report is called after a look that does not end the wait, with the outage that the look has met, if any: first
 	// after ReportAfter, and then at most once per ReportInterval. Its error ends the wait. It may be nil.
