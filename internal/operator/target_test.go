@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/record"
 )
 
-func TestChoose(t *testing.T) {
+func TestTargetOfClusterVersion(t *testing.T) {
 	image := func(digit string) string { return "r.example/shop@sha256:" + strings.Repeat(digit, 64) }
 	entry := func(version, source string) record.HistoryEntry {
 		return record.HistoryEntry{Version: version, Source: source}

@@ -87,7 +87,7 @@ func TestVersionFoundLater(t *testing.T) {
 	}
 }
 
-func TestRestarts(t *testing.T) {
+func TestHistoryAfterRestarts(t *testing.T) {
 	updating := observedAt(time.Minute, "1.0.1", graph.Update)
 	updating.Applied.Verified, updating.Applied.Forced = true, "GiantHop"
 	previous := onDisk(t, follow(completed(0, "1.0.0"), updating))

@@ -40,7 +40,7 @@ func answering(t *testing.T, text string) *httptest.Server {
 
 func image(digit string) string { return "r.example/shop@sha256:" + strings.Repeat(digit, 64) }
 
-func TestAsk(t *testing.T) {
+func TestQueryOfTheUpdateService(t *testing.T) {
 	var got *http.Request
 	server := answering(t, `{
 		"nodes": [
