@@ -62,7 +62,7 @@ func Check(ctx context.Context, c *cluster.Cluster, namespace, release string,
 	return note, checkRights(ctx, c, tests)
 }
 
-// checkRights returns an error if rights to run the tests are missing. Tests also run without the rights to read logs.
+// checkRights returns an error if rights to run the tests are missing. Tests need no rights to read pods and logs.
 func checkRights(ctx context.Context, c *cluster.Cluster, tests []*payload.Manifest) error {
 	var needed []precondition.NamedRight
 	seen := map[string]bool{}
