@@ -2,15 +2,17 @@ package manager_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -115,18 +117,31 @@ func (s *scene) testPodOfTheSameName(t *testing.T) {
 		securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}, containers: [{
 		name: guard, image: registry.example/guard, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}}`
 	first, second := s.create(t, guardPod, s.namespace, s.node(5)), parse(t, guardPod, s.namespace, s.node(6))
+	runs := func(ctx context.Context) (bool, error) {
+		pod := &corev1.Pod{}
+		err := s.client.Get(ctx, client.ObjectKeyFromObject(first), pod)
+		return pod.Status.Phase == corev1.PodRunning, err
+	}
 	s.eventually("the pod runs, because a budget does not protect pending pods",
 		func(ctx context.Context) error {
-			pod := &corev1.Pod{}
-			if err := s.client.Get(ctx, client.ObjectKeyFromObject(first), pod); err != nil ||
-				pod.Status.Phase == corev1.PodRunning {
-				return err
+			if isRunning, err := runs(ctx); err != nil || !isRunning {
+				return fmt.Errorf("runs: %t, error %v", isRunning, err)
 			}
-			return fmt.Errorf("its phase is %s", pod.Status.Phase)
+			return nil
 		})
 	await := s.atFirst("delete moving", func() {
-		err := s.client.Delete(s.Context(), first, client.GracePeriodSeconds(0))
-		if err = errors.Join(err, s.client.Create(s.Context(), second)); err != nil {
+		if err := s.client.Delete(s.Context(), first, client.GracePeriodSeconds(0)); err != nil {
+			t.Error(err)
+		}
+		// kwok also deletes the first pod, by its name: until the new one runs, that delete may be about to come
+		err := wait.PollUntilContextCancel(s.Context(), time.Second/10, true, func(ctx context.Context) (bool, error) {
+			isRunning, err := runs(ctx)
+			if apierrors.IsNotFound(err) {
+				return false, s.client.Create(ctx, second.DeepCopy())
+			}
+			return isRunning, err
+		})
+		if err != nil {
 			t.Error(err)
 		}
 	})
