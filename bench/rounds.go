@@ -25,7 +25,7 @@ type result struct {
 	Tool    string `json:"tool"`
 	Round   int    `json:"round"`
 	cost
-	Error string `json:"error,omitempty"` // with the end of the tool's output
+	Error string `json:"error,omitempty"` // message with the end of the tool's output
 }
 
 func (r result) String() string {
@@ -41,7 +41,7 @@ func (r result) String() string {
 type benchmark struct {
 	options  options
 	programs map[string]string // the file of each program
-	folder   string            // for all files
+	folder   string            // parent folder of all files
 	progress io.Writer
 
 	results []result

@@ -23,7 +23,7 @@ type server struct {
 	runlevel   string // the program
 	name       string
 	admin      rest.Interface
-	kubeconfig string // of an ordinary user, who is subject to priority and fairness
+	kubeconfig string // file of an ordinary user, who is subject to priority and fairness
 }
 
 // startServer starts a sandbox, and writes the user's kubeconfig below a folder.
@@ -114,7 +114,7 @@ func countRequests(metrics []byte) (float64, error) {
 
 const (
 	settlePeriod  = 500 * time.Millisecond
-	settleWrites  = 5 // in a period: the leases of controllers are always renewed
+	settleWrites  = 5 // writes in a period: the leases of controllers are always renewed
 	settlePeriods = 2
 	settleTimeout = 3 * time.Minute
 )

@@ -5,7 +5,7 @@ import "strings"
 // A tool is one way of applying a payload.
 type tool struct {
 	name     string // also the name of its payload
-	title    string // in tables
+	title    string // heading in tables
 	program  string
 	most     int // the maximum number of objects, to limit the time; 0 for any number
 	commands func(written files, isFirst bool) []command

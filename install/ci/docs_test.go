@@ -220,7 +220,7 @@ func TestNoRegistryIsNamed(t *testing.T) {
 type shellJob struct {
 	script string
 	env    map[string]string
-	report string // from the folder of the component
+	report string // path from the folder of the component
 }
 
 func shellJobs(t *testing.T) map[string]shellJob {

@@ -41,7 +41,7 @@ func readHooks(t *testing.T) map[string]hook {
 
 // A committer has a component, and the hooks of this repository at HEAD.
 type committer struct {
-	folder string // of the component
+	folder string // folder of the component
 	env    map[string]string
 	run    func(t *testing.T, id string) (log string, code int)
 }

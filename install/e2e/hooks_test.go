@@ -38,9 +38,9 @@ type hookCase struct {
 	stage    string // pre, mid or post
 	policy   string
 	fields   string // more lines of the hook
-	command  string // in YAML, of /program
-	image    string // of the new version; empty for that of the tests
-	code     int    // of the apply
+	command  string // arguments of /program, in YAML
+	image    string // image of the new version; empty for the image of the tests
+	code     int    // exit code of the apply
 	output   []string
 	podsLeft int
 }

@@ -84,11 +84,11 @@ func runInContainer(args []string) int {
 	defer stop()
 	fmt.Println(strings.Join(args, " "))
 	switch args[0] {
-	case "serve": // until the end of the pod
+	case "serve": // wait until the end of the pod
 		http.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
 		go func() { fmt.Println(http.ListenAndServe(":8080", nil)) }()
 		<-ctx.Done()
-	case "exit": // with a code
+	case "exit": // exit with a code
 		code, _ := strconv.Atoi(args[1])
 		return code
 	case "eat": // memory, until the container is killed
@@ -109,7 +109,7 @@ type stage struct {
 	sandbox *sandbox.Sandbox
 	client  client.Client
 	core    kubernetes.Interface
-	env     []string // of commands
+	env     []string // environment of commands
 }
 
 // newStage returns the stage of a test that runs beside others.

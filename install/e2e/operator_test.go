@@ -210,7 +210,7 @@ func (s *stage) expectNoFailedProbe() {
 // operatorProcesses returns the processes of operators in containers of this sandbox, the newest last.
 func (s *stage) operatorProcesses() []int {
 	s.t.Helper()
-	group := "/runlevel" + strings.Split(s.sandbox.Registry, ".")[1] + "/" // of control groups
+	group := "/runlevel" + strings.Split(s.sandbox.Registry, ".")[1] + "/" // prefix of control groups
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	s.must(err)
 	var all []int

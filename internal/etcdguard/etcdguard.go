@@ -31,7 +31,7 @@ type Snapshot struct {
 
 // A Machine is a machine of the control plane, which an etcd member may run on.
 type Machine struct {
-	Name       string // with its namespace
+	Name       string // namespace and name
 	IsDeleting bool
 	IsHeld     bool // a hook of the guard holds the drain of its node
 	// HeldSince is since when it is being deleted, if a hook of the guard holds that; zero for others.
@@ -46,12 +46,12 @@ type Machine struct {
 
 	AsksForUpdate bool // an update in place is requested, and not permitted yet
 	MayUpdate     bool // an update in place was permitted, and may begin at any moment
-	IsUpdating    bool // in place
+	IsUpdating    bool // whether the machine is being updated in place
 }
 
 // A GuardPod is a pod that blocks a drain of its node.
 type GuardPod struct {
-	Name string // with its namespace
+	Name string // namespace and name
 	UID  types.UID
 }
 
@@ -78,9 +78,9 @@ const (
 // A Step is the next step of the guard.
 type Step struct {
 	Action  Action
-	Reason  string // in CamelCase
+	Reason  string // a reason in CamelCase
 	Message string
-	Machine string // of the member or pod; empty for none
+	Machine string // machine of the member or pod; empty for none
 	Member  Member
 	Pod     GuardPod
 }
@@ -96,9 +96,9 @@ const (
 	Wait           Action = "wait"
 	DeleteGuardPod Action = "delete guard pod"
 	PromoteLearner Action = "promote learner"
-	MoveLeadership Action = "move leadership" // to the member of the step
+	MoveLeadership Action = "move leadership" // the target is the member of the step
 	RemoveMember   Action = "remove member"
-	PermitUpdate   Action = "permit update" // in place, of the machine of the step
+	PermitUpdate   Action = "permit update" // an update in place of the step's machine
 )
 
 // Quorum returns the quorum of a number of voters.
@@ -177,10 +177,10 @@ type placedMember struct {
 type place string
 
 const (
-	staying  place = "staying"  // on a machine that stays
-	leaving  place = "leaving"  // on a machine being deleted
-	shared   place = "shared"   // on both kinds of machines, by their addresses
-	unplaced place = "unplaced" // on no known machine
+	staying  place = "staying"  // a machine that stays
+	leaving  place = "leaving"  // a machine being deleted
+	shared   place = "shared"   // machines of both kinds, by their addresses
+	unplaced place = "unplaced" // no known machine
 )
 
 func newView(s Snapshot) view {

@@ -9,8 +9,8 @@ import (
 
 const (
 	seeds        = 400
-	troubleSteps = 60  // in which machines are deleted, and members fall silent
-	calmSteps    = 200 // in which all has to come to an end
+	troubleSteps = 60  // steps that delete machines and make members unreachable
+	calmSteps    = 200 // steps in which all work has to end
 )
 
 // A world is machines with a set that replaces them, members that come with them, and an administrator.
@@ -20,7 +20,7 @@ type world struct {
 	random  *rand.Rand
 	next    int // the number of the next machine
 	surge   int // how many machines there are beside those of the voters
-	updates int // that were permitted
+	updates int // number of permitted updates
 }
 
 // TestRandomWorlds deletes and updates machines, silences members and removes hooks at random, and performs each step

@@ -27,12 +27,12 @@ const (
 	maxColumns            = 120 // a tab takes four
 	maxMainLines          = 60
 	minPackageComment     = 5   // lines: its purpose, its limits, where to start
-	maxPerformanceLines   = 150 // of docs/performance.md: ratios and growth, no diary
+	maxPerformanceLines   = 150 // lines of docs/performance.md: ratios and growth, no diary
 )
 
 // A source is one parsed file.
 type source struct {
-	name string // from the repository's root
+	name string // path from the repository's root
 	file *ast.File
 	set  *token.FileSet
 }
@@ -134,7 +134,7 @@ func TestInterfacesAreSmall(t *testing.T) {
 }
 
 func TestPackagesHaveComments(t *testing.T) {
-	comments := map[string]string{} // by folder, all files' together
+	comments := map[string]string{} // comments of all files, by folder
 	for _, s := range sources(t) {
 		dir := filepath.Dir(s.name)
 		if !s.isTest() {

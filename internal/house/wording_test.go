@@ -16,8 +16,8 @@ import (
 type wording struct {
 	phrase  *regexp.Regexp
 	instead string
-	code    int // at most in all Go files, tests among them
-	docs    int // at most in docs and README.md
+	code    int // limit in all Go files, tests among them
+	docs    int // limit in docs and README.md
 }
 
 var wordings = []wording{

@@ -24,9 +24,9 @@ import (
 
 // A Reference is a field of an object that refers to another object.
 type Reference struct {
-	Path []string // to the field: keys of mappings, and indexes of lists
+	Path []string // path to the field: keys of mappings, and indexes of lists
 	To   kinds.ID
-	Keys []string // of a ConfigMap or a Secret, if only these are needed
+	Keys []string // keys of a ConfigMap or a Secret, if only these are needed
 	Consequence
 }
 
@@ -210,9 +210,9 @@ type Use[M Referrer] struct {
 
 // A Graph has all references in a release.
 type Graph[M Referrer] struct {
-	References [][]Reference         // by the index of the manifest; none for tombstones
-	Uses       map[kinds.ID][]Use[M] // by the referenced objects, without harmless references
-	Creators   map[kinds.ID]M        // by the objects that controllers create for manifests
+	References [][]Reference         // references by the index of the manifest; none for tombstones
+	Uses       map[kinds.ID][]Use[M] // uses by the referenced objects, without harmless references
+	Creators   map[kinds.ID]M        // manifests by the objects that controllers create for them
 }
 
 // NewGraph returns the graph of the manifests of a release. The manifests of the previous release may have the

@@ -8,7 +8,7 @@ import (
 
 // A rule is a field that refers to an object. The path may lead through lists.
 type rule struct {
-	path string // to the field with the name
+	path string // path to the field with the name
 	to   schema.GroupKind
 
 	hasNamespace bool // a namespace field beside it has the namespace of the object

@@ -12,7 +12,7 @@ import (
 // findings collects the observations of a rehearsal.
 type findings struct {
 	observations []lint.Observation
-	manifests    map[kinds.ID]*payload.Manifest // of the new release
+	manifests    map[kinds.ID]*payload.Manifest // manifests of the new release
 }
 
 // newObservation returns an observation of a rule in the new release.

@@ -130,7 +130,7 @@ type missingKind struct {
 // missingKinds returns the kinds of a release that neither the cluster nor a release defines. It leaves out a kind
 // whose name or group resembles a defined one, because it is probably misspelt.
 func (s *supplier) missingKinds(ctx context.Context, release *payload.Payload) []missingKind {
-	defined := map[string][]string{} // by group
+	defined := map[string][]string{} // defined kinds by group
 	for _, m := range slices.Concat(manifestsOf(s.old), manifestsOf(s.new)) {
 		if m.ID().GroupKind() == kinds.CustomResourceDefinition {
 			kind := kinds.DefinedBy(m.Object())

@@ -23,7 +23,7 @@ type page struct {
 	lint.Rule
 	file     string
 	archive  *txtar.Archive
-	branches map[string]int // by the name of the example
+	branches map[string]int // branches by the name of the example
 }
 
 // TestPages rehearses the examples on the pages of the rules at once, each in a branch of its own, and compares what

@@ -54,7 +54,7 @@ const DefaultPatience = 10 * time.Second
 // A Report is the result of a rehearsal.
 type Report struct {
 	Kubernetes string        // the version of the control plane
-	Start      time.Duration // of the control plane
+	Start      time.Duration // start time of the control plane
 	Stages     []Stage
 	lint.Rehearsal
 }
@@ -138,7 +138,7 @@ type rehearsal struct {
 
 // A manifestKey identifies a manifest in a release.
 type manifestKey struct {
-	path string // of its file
+	path string // path of its file
 	id   kinds.ID
 }
 

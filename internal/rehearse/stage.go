@@ -32,7 +32,7 @@ type appliedStage struct {
 	*session.Outcome
 	origin        lint.Origin
 	release       *payload.Payload
-	failures      []apply.Event          // of failed steps, and of objects that did not become ready
+	failures      []apply.Event          // events of failed steps, and of objects that did not become ready
 	retryFailures map[manifestKey]string // the last failure of each retried step
 	notApplied    map[manifestKey]bool   // manifests that could not be applied
 

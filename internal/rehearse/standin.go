@@ -29,7 +29,7 @@ type standIn struct {
 	rules   ReadyRules
 
 	mu       sync.Mutex
-	versions map[string][]any // of the current release, by the name of the ClusterOperator that reports them
+	versions map[string][]any // versions of the current release, by the name of the ClusterOperator that reports them
 }
 
 // startStandIn starts the rounds of a standIn, and returns a function that stops them.

@@ -11,7 +11,7 @@ import (
 // The addresses of Services and pods. With simulated nodes, they do not belong to a network: see egress.
 const (
 	serviceCIDR    = "10.96.0.0/16"
-	serviceAddress = "10.96.0.1" // of the Service of the API server
+	serviceAddress = "10.96.0.1" // address of the API server's Service
 	podCIDR        = "10.244.0.1/16"
 )
 

@@ -25,7 +25,7 @@ func TestPodsRecoverFromMissedHeartbeats(t *testing.T) {
 		}
 	})
 	running := createDeployment(t, own, 1, nil) + "/web"
-	crashing := createDeployment(t, own, 8, map[string]string{"pod": "crash", "run-for": "1h"}) + "/web" // in an hour
+	crashing := createDeployment(t, own, 8, map[string]string{"pod": "crash", "run-for": "1h"}) + "/web" // runs 1h
 	haveReady := func(isReady bool) {
 		t.Helper()
 		for _, key := range []string{running, crashing} {

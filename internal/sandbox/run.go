@@ -82,7 +82,7 @@ func Prepare(ctx context.Context, o Options) error {
 // The startInputs are the files and programs that every attempt of a start needs.
 type startInputs struct {
 	crds            []*unstructured.Unstructured
-	programs        map[string]string // of the control plane
+	programs        map[string]string // files of the control plane's programs
 	node            realnode.Programs
 	emulatedVersion string // version of Kubernetes; "" for that of the programs
 }

@@ -72,8 +72,8 @@ type Sandbox struct {
 
 // Timing has the durations of a start, measured from the start of the first process.
 type Timing struct {
-	APIServer time.Duration // until the API server's /readyz returned ok
-	Ready     time.Duration // until everything was ready
+	APIServer time.Duration // time until the API server's /readyz returned ok
+	Ready     time.Duration // time until everything was ready
 }
 
 // Start starts a control plane and returns when it is ready: the API server reports ready, the default namespace has

@@ -28,7 +28,7 @@ type directory struct {
 	limits Limits
 
 	mu    sync.Mutex
-	sizes map[string]int64 // of the files that were read, each counted once
+	sizes map[string]int64 // sizes of the files that were read, each counted once
 	total int64
 }
 

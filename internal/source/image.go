@@ -32,7 +32,7 @@ const (
 
 const (
 	maxManifest = 8 * mib // bytes of a manifest, an index or a config
-	maxNesting  = 4       // of indexes in indexes
+	maxNesting  = 4       // levels of indexes in indexes
 )
 
 // isOfRelease reports whether an entry of an image is a file of the release, or a whiteout of one.

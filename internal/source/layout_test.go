@@ -239,7 +239,7 @@ func TestBrokenLayouts(t *testing.T) {
 
 func TestTheLayersOfAnImageLieOnEachOther(t *testing.T) {
 	for name, test := range map[string]struct {
-		layers [][]tarEntry // from the bottom
+		layers [][]tarEntry // the lowest layer first
 		want   map[string]string
 	}{
 		"only the release is taken": {

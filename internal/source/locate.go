@@ -16,11 +16,11 @@ import (
 // A location is the location of a release.
 type location struct {
 	kind   Format
-	path   string         // of a release on disk
-	choice string         // of the images of a layout: ":tag", "@digest" or nothing
-	image  name.Reference // of an image in a registry
+	path   string         // path of a release on disk
+	choice string         // choice of an image in a layout: ":tag", "@digest" or empty
+	image  name.Reference // reference to an image in a registry
 
-	name, version string // of a version that was applied
+	name, version string // name and version of an applied release
 }
 
 // appliedRef matches a version that was applied. An image by digest has a colon after the @, and one by tag has no @.

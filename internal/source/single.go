@@ -65,7 +65,7 @@ func openSingle(manifests io.Reader, name string, kind Format, limits Limits) (*
 type renderer struct {
 	files   []string // patterns of files that the folder has
 	what    string
-	command string // with %s for the folder
+	command string // command with %s for the folder
 	isOnly  bool   // a folder that also has manifests is a folder of manifests
 }
 

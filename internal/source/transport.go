@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxRedirects = 5 // of one request; registries redirect once to blobs
+	maxRedirects = 5 // redirects of one request; registries redirect once to blobs
 	// A response is stalled if it has fewer than minProgress bytes in each stallTime.
 	minProgress = 64 * kib
 	stallTime   = 30 * time.Second

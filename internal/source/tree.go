@@ -15,7 +15,7 @@ import (
 
 // A tree is the content of a tar, with links not resolved.
 type tree struct {
-	nodes  map[string]*node // by name as in fs.ValidPath, including all folders
+	nodes  map[string]*node // nodes by name as in fs.ValidPath, including all folders
 	budget *budget
 	// ofImage is true if names and links are relative to the root of an image, of which
 	// only the payload is kept.

@@ -39,7 +39,7 @@ type scenario struct {
 	series  []string
 	quiet   time.Duration // the alert does not fire yet at this time; 0 if it never does
 	fires   time.Duration // the alert fires at this time; 0 for never
-	summary string        // of the alert; empty for any
+	summary string        // summary of the alert; empty for any
 }
 
 const (
@@ -335,7 +335,7 @@ func queries(t *testing.T) []string {
 // An alert is a rule of a file.
 type alert struct {
 	rulefmt.Rule
-	page string // that explains it
+	page string // page that explains the alert
 }
 
 // rules returns the alerts, as Prometheus reads them.

@@ -78,7 +78,7 @@ type shippedScene struct {
 	*scene
 	admin client.Client
 	pods  *hostpods.HostPods
-	token string // of an account that may read metrics
+	token string // token of an account that may read metrics
 }
 
 // deploy applies the manifests that the guard needs, and its Deployment.

@@ -26,7 +26,7 @@ import (
 // update, when it has been replaced.
 func TestUpdateAfterALongDrain(t *testing.T) {
 	s := newClusterAPIScene(t)
-	var calls [3]atomic.Int32 // by machines
+	var calls [3]atomic.Int32 // calls by machine
 	e := newUpdater(t)
 	e.Serve("UpdateMachine", func(w http.ResponseWriter, r *http.Request) {
 		var request hooksv1.UpdateMachineRequest

@@ -31,11 +31,11 @@ type etcdCluster struct {
 	*etcdcluster.Cluster
 	gate    *gate
 	client  *clientv3.Client
-	asker   *http.Client    // of single members
-	options members.Options // of the guard
+	asker   *http.Client    // requests single members
+	options members.Options // options of the guard
 
 	mu     sync.Mutex
-	fronts map[int]*http.Server // of all members that were ever started
+	fronts map[int]*http.Server // servers of all members that were ever started
 }
 
 func newEtcdCluster(t *testing.T, g *gate) *etcdCluster {

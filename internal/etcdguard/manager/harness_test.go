@@ -107,7 +107,7 @@ type scene struct {
 	api       *rest.Config // past the gate, as the guard's service account
 
 	mu      sync.Mutex
-	numbers map[string]int // of machines
+	numbers map[string]int // numbers of machines
 	mayJoin bool           // new machines get a member
 }
 

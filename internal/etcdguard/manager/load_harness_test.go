@@ -19,7 +19,7 @@ type writingLoad struct {
 
 	mu            sync.Mutex
 	written       int
-	longest       time.Duration // of a write, until it was acknowledged and read
+	longest       time.Duration // longest time until a write was acknowledged and read
 	disagreements []string
 }
 

@@ -40,7 +40,7 @@ const etcdPort = "2379"
 type machineAPI struct {
 	machine  client.Object     // an empty one
 	list     client.ObjectList // an empty one
-	selector string            // of the machines of the control plane, unless the options have one
+	selector string            // selector of control plane machines, unless the options set one
 	stage    deletion.Stage
 	view     func(client.Object) hostFacts
 }
@@ -50,7 +50,7 @@ type hostFacts struct {
 	addresses []string
 	node      string
 	isHeld    bool // before the drain
-	hasHook   bool // of the guard, at its stage
+	hasHook   bool // whether the guard's hook is set, at its stage
 	// ownership returns whether the Node of that name is the machine's.
 	ownership func(*corev1.Node) deletion.NodeOwnership
 	// Of updates in place, which only Cluster API has.

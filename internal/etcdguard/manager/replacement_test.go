@@ -29,7 +29,7 @@ var thorough = flag.Bool("thorough", false, "kill the guard before and after eac
 type guardProcess struct {
 	mu      sync.Mutex
 	command *exec.Cmd
-	ended   chan struct{} // of the command
+	ended   chan struct{} // closed when the command has ended
 	kills   int
 }
 

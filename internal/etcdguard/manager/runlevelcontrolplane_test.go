@@ -42,7 +42,7 @@ type planeScene struct {
 	endGuard   func()
 	endManager func()
 	random     *rand.Rand
-	patches    int // of the version
+	patches    int // patches of the version
 	templates  int
 	isStarted  map[string]bool // updates, by machines
 	restarting chan struct{}   // held by the call that restarts a member

@@ -46,7 +46,7 @@ const retrySoon, retrySeldom = 250 * time.Millisecond, 10 * time.Second
 type guard struct {
 	options          Options
 	api              machineAPI
-	selector         labels.Selector // of machines
+	selector         labels.Selector // selects machines
 	guardPodSelector labels.Selector
 	etcd             *members.Client
 	client           client.Client
@@ -148,7 +148,7 @@ func (g *guard) hold(ctx context.Context, held machinehook.HeldMachine) (machine
 // reconcile deletes the present guard pods, once, and carries out steps until a step waits. A pod that can't be
 // deleted, or is created again at once, is left to the next reconciliation, and holds no member.
 func (g *guard) reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	var podErr error // of deleting guard pods
+	var podErr error // error of deleting guard pods
 	for isFirst := true; ; isFirst = false {
 		snapshot, membership, err := g.snapshot(ctx)
 		if err != nil {

@@ -31,9 +31,9 @@ import (
 
 // Options are the credentials and the patience of a Client. All files are in PEM.
 type Options struct {
-	CertFile string // of a client
+	CertFile string // certificate of a client
 	KeyFile  string
-	CAFile   string // of the authority that has signed the certificates of members
+	CAFile   string // certificates of the authority that signed the members' certificates
 	// Patience is the time without an answer after which a member is unhealthy; 0 means 30 seconds.
 	Patience time.Duration
 }
@@ -65,7 +65,7 @@ func NewClient(o Options) *Client {
 type Membership struct {
 	Members []etcdguard.Member
 	client  *Client
-	urls    map[uint64][]string // of clients, by the member's ID
+	urls    map[uint64][]string // client URLs, by the member's ID
 }
 
 // Membership returns the members of the cluster of some endpoints, by a linearizable read.

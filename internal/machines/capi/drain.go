@@ -33,9 +33,9 @@ func (r *Reconciler) podRules(ctx context.Context, m *clusterv1.Machine,
 }
 
 const (
-	mostPods     = 3 // that a line names
-	mostRefusals = 5 // that have a line of their own
-	mostVolumes  = 5 // that a line names
+	mostPods     = 3 // pods named in a line
+	mostRefusals = 5 // refusals with a line of their own
+	mostVolumes  = 5 // volumes named in a line
 )
 
 // bullets returns the reasons why pods remain, in the words of Cluster API: a line for each reason.

@@ -159,7 +159,7 @@ type machineNode struct {
 	// server.
 	object              *corev1.Node
 	isGone              bool   // there is no Node that the deletion of the Machine drains and deletes
-	isDeletionRequested bool   // in this reconciliation
+	isDeletionRequested bool   // whether this reconciliation requested the deletion
 	refusal             string // the reason why that failed
 	problem             error  // the reason why the Node could not be looked for
 	owner               string // the API group of another Machine that owns the Node, if this is the problem

@@ -45,12 +45,12 @@ const (
 // others.
 type scene struct {
 	*machinetest.Fixture
-	user         string       // that the controller is; the administrator if it is empty
+	user         string       // user of the controller; empty for the administrator
 	keepsNodes   atomic.Bool  // the controller's deletions of Nodes fail
 	writes       writeCut     // may have the controller die
 	ahead        atomic.Int64 // how far the controller's clock is, a time.Duration
 	overtakes    atomic.Int64 // how many of the controller's patches of Nodes come after another writer's
-	workers      int          // of the controller; its default if it is 0
+	workers      int          // workers of the controller; 0 for its default
 	controlPlane *clusterv1.Machine
 	cluster      *clusterv1.Cluster
 }

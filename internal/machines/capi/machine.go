@@ -151,17 +151,17 @@ type machineScope struct {
 // A machineState has the observed state of a Machine and its objects, and the status computed from it. A machineScope
 // shares it with its parts, deletionScope and updateScope.
 type machineState struct {
-	time    time.Time // of the reconciliation
+	time    time.Time // time of the reconciliation
 	m       *clusterv1.Machine
-	status  clusterv1.MachineStatus // to be written
+	status  clusterv1.MachineStatus // the status to write
 	cluster *clusterv1.Cluster      // without a UID if it does not exist
 
 	infrastructure referencedObject
 	bootstrap      referencedObject
 	node           machineNode
 
-	deletingReason, deletingText string // of the condition Deleting
-	updateReason, updateText     string // of the condition Updating; empty if the Machine is not updated in place
+	deletingReason, deletingText string // reason and message of the condition Deleting
+	updateReason, updateText     string // reason and message of the condition Updating; empty without an update
 }
 
 // reconcile does the next steps, and returns when to reconcile again.

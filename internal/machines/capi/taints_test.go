@@ -15,10 +15,10 @@ func TestTaintsOfAMachineReachItsNode(t *testing.T) {
 	const notNoted = "-"
 	for name, c := range map[string]struct {
 		node    []string
-		noted   string // at the Node; notNoted before its Machine has given it anything
+		noted   string // taints noted at the Node; notNoted before its Machine has set any
 		machine []string
 		want    []string
-		wanted  string // to be noted
+		wanted  string // taints that should be noted
 	}{
 		"none": {nil, notNoted, nil, nil, ""},
 		"a new Node gets all": {nil, notNoted, []string{"a=1:NoSchedule", "once b:NoExecute"},

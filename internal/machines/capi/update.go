@@ -166,7 +166,7 @@ func (u *updateScope) call(ctx context.Context) (time.Duration, error) {
 	case !progress.Done:
 		return u.reportProgress(progress), nil
 	}
-	u.keepCondition() // until the Machine is written
+	u.keepCondition() // the condition is kept until the Machine is written
 	return u.finish(ctx)
 }
 
@@ -268,7 +268,7 @@ type updateCalls struct {
 // An updateCall is the answer of an extension, and when it may be called again.
 type updateCall struct {
 	next            time.Time
-	failures        int // in a row
+	failures        int // consecutive failures
 	reason, message string
 }
 

@@ -33,7 +33,7 @@ type updateScene struct {
 	m      *clusterv1.Machine
 
 	mu sync.Mutex
-	at []time.Time // of the calls
+	at []time.Time // times of the calls
 }
 
 // startUpdates adds an extension and a Machine to a scene.
@@ -149,7 +149,7 @@ func (u *updateScene) node() *unstructured.Unstructured {
 type writeCut struct {
 	mu       sync.Mutex
 	at       int  // the write, from now on, with which the connection fails; 0 is never
-	isLate   bool // that write arrives, and its answer does not
+	isLate   bool // whether that write is executed and only its response is lost
 	isFailed bool
 }
 

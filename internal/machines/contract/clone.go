@@ -20,12 +20,12 @@ import (
 
 // A Clone describes the object to create from a template.
 type Clone struct {
-	Namespace   string // of the template too
+	Namespace   string // namespace of the template and the clone
 	Name        string
 	ClusterName string
 	Owner       *metav1.OwnerReference // nil for none
-	Labels      map[string]string      // in addition to the template's
-	Annotations map[string]string      // in addition to the template's
+	Labels      map[string]string      // labels added to the template's
+	Annotations map[string]string      // annotations added to the template's
 	// Manager owns the fields of the template. A writer of another name keeps the fields that it has set.
 	Manager client.FieldOwner
 }

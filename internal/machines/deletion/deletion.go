@@ -44,7 +44,7 @@ func Run[P any](ctx context.Context, scope P, phases []Phase[P]) (*Wait, error) 
 // A Wait is the state of an unfinished phase. Later phases do not begin.
 type Wait struct {
 	Stage   Stage
-	Reason  string // in CamelCase
+	Reason  string // a reason in CamelCase
 	Message string
 	// After is the time until the next check if no change is observed before; zero means none.
 	After time.Duration
@@ -172,7 +172,7 @@ type NodeOwnership string
 // The owners of a Node. A Machine's own Node is drained and deleted with it, and a Machine without one is unhealthy.
 const (
 	OwnNode     NodeOwnership = "own"
-	OthersNode  NodeOwnership = "other" // of another Machine, or another host
+	OthersNode  NodeOwnership = "other" // node of another Machine or another host
 	UnknownNode NodeOwnership = "unknown"
 )
 

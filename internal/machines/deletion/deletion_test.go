@@ -30,7 +30,7 @@ func TestOwnershipOpenShift(t *testing.T) {
 	for name, test := range map[string]struct {
 		known       types.UID // the UID that the Machine knows
 		annotations map[string]string
-		providerID  string // of the node; the Machine's is "p"
+		providerID  string // providerID of the node; the Machine's is "p"
 		want        deletion.NodeOwnership
 	}{
 		"its own": {"new", map[string]string{openShifts: "shop/b"}, "",
@@ -69,7 +69,7 @@ func TestOwnershipClusterAPI(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		annotations map[string]string
-		providerID  string // of the node; the Machine's is "p"
+		providerID  string // providerID of the node; the Machine's is "p"
 		want        deletion.NodeOwnership
 	}{
 		"its own":                           {named("shop", "a"), "p", deletion.OwnNode},

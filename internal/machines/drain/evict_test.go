@@ -61,7 +61,7 @@ func TestUnreachableNode(t *testing.T) {
 		d.awaitPod(name, func(p *corev1.Pod) bool { return *p.DeletionGracePeriodSeconds <= 1 })
 	}
 	ctx := t.Context()
-	for len(d.evict()) > 1 { // until the second is over
+	for len(d.evict()) > 1 { // repeat until the second is over
 		if ctx.Err() != nil {
 			t.Fatal(ctx.Err())
 		}
@@ -165,7 +165,7 @@ func TestThePodsOfAnUnreachableNodeEndByTheServersClock(t *testing.T) {
 		}
 	}
 	behind := connect(t, sandboxtest.ShiftClock(cluster.Sandbox(t).Config, -time.Minute))
-	for len(d.evict()) > 0 { // until the second of grace is over by this machine's clock
+	for len(d.evict()) > 0 { // repeat until the grace period of a second is over by this machine's clock
 		if t.Context().Err() != nil {
 			t.Fatal(t.Context().Err())
 		}

@@ -27,7 +27,7 @@ type pass struct {
 	client        Client
 	node          string
 	isUnreachable bool
-	now           time.Time                     // of the server, when the pods were read
+	now           time.Time                     // the server's time when the pods were read
 	cordonedAt    metav1.Time                   // zero if the taint has no time
 	daemonSets    map[types.NamespacedName]bool // whether each DaemonSet exists
 	budgets       map[string][]policyv1.PodDisruptionBudget

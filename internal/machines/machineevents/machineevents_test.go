@@ -37,7 +37,7 @@ func TestAnEventIsRecordedOncePerChange(t *testing.T) {
 	record("Proceeds", "continues", "")
 	recorder.Forget(client.ObjectKeyFromObject(machine))
 	record("Proceeds", "continues", "")
-	recorder.Repeat(&corev1.Node{}, "Proceeds") // of which nothing is known
+	recorder.Repeat(&corev1.Node{}, "Proceeds") // a node without a recorded event
 	close(written.Events)
 	want := []string{
 		"Normal Blocked held", "Normal Proceeds continues", "Normal Blocked held", "Normal Blocked held still",

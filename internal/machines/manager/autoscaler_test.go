@@ -47,7 +47,7 @@ func TestHorizontalPodAutoscaler(t *testing.T) {
 	s.manage(manager.OpenShift, manager.ClusterAPI)
 	s.makeCluster()
 	for _, c := range s.scalableGroups() {
-		s.must(s.Create(t.Context(), c.object)) // with one machine, the default
+		s.must(s.Create(t.Context(), c.object)) // each group has one machine, the default
 		t.Run(c.plural+"."+c.group, func(t *testing.T) {
 			t.Parallel() // an autoscaler looks every 15 seconds
 			g := &nodeGroup{s.newScalingClient(t, c.group), c.plural, c.object.GetName()}

@@ -100,7 +100,7 @@ func TestTheControllerAsItIsShipped(t *testing.T) {
 		t.Fatal(err)
 	}
 	given := role.DeepCopy()
-	role.Rules[0].Verbs = []string{"get", "list", "watch"} // of machines
+	role.Rules[0].Verbs = []string{"get", "list", "watch"} // verbs for machines
 	if err := c.Update(t.Context(), role); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ type scene struct {
 	client.Client
 	t       *testing.T
 	control *sandbox.Sandbox
-	crashes []time.Time // of the API server
+	crashes []time.Time // crashes of the API server
 }
 
 func newScene(t *testing.T) *scene {

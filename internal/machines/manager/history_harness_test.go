@@ -31,7 +31,7 @@ type history struct {
 	Infrastructure timeline[metav1.PartialObjectMetadata]
 	// InfrastructureDeletes are the controllers' requests to delete it; it exists until its finalizers are removed.
 	InfrastructureDeletes []span
-	Pods                  map[string]*timeline[corev1.Pod] // of its node, by name
+	Pods                  map[string]*timeline[corev1.Pod] // pods of the machine's node, by name
 	Evictions             []podEviction
 }
 

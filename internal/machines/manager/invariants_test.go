@@ -23,7 +23,7 @@ func at(n int) span {
 type recording struct {
 	history
 	machine    machinev1beta1.Machine
-	clusterAPI *clusterv1.Machine // if not nil, it replaces machine
+	clusterAPI *clusterv1.Machine // replaces machine if it is not nil
 	node       corev1.Node
 	next       int
 }

@@ -20,9 +20,9 @@ type machineState struct {
 	phase                  string
 	node                   string
 	preDrain, preTerminate []string // the hooks that are there
-	isExcluded             bool     // from draining
+	isExcluded             bool     // whether the machine is excluded from draining
 	isDrainSkipped         bool
-	stage                  int    // of the deletion, in stages; unknownStage if the Machine does not report
+	stage                  int    // stage of the deletion; unknownStage if the Machine does not report one
 	finalizer              string // the controller's
 	waits                  map[string]string
 }

@@ -20,10 +20,10 @@ import (
 // A crowdMember has the properties of a machine of a crowd at its creation.
 type crowdMember struct {
 	name                   string
-	setName                string // of the set that has made it, if any
+	setName                string // name of the set that created the machine, if any
 	isClusterAPI           bool
 	preDrain, preTerminate []string      // the names of hooks
-	isExcluded             bool          // from draining
+	isExcluded             bool          // whether the machine is excluded from draining
 	end                    time.Duration // how long the end of its infrastructure takes
 }
 

@@ -29,7 +29,7 @@ type crowd struct {
 	hookedOf    int    // one of so many machines has hooks
 	wave        string // prefix of the names of the machines
 	members     []crowdMember
-	budgets     map[string]string // by the machine with a pod that it forbids to evict
+	budgets     map[string]string // budgets by the machine whose pod they forbid to evict
 	isOver      bool              // all machines are deleted
 }
 

@@ -25,7 +25,7 @@ import (
 type deletionScope struct {
 	r              *reconciler
 	m              *machinev1beta1.Machine
-	status         machinev1beta1.MachineStatus // to be written
+	status         machinev1beta1.MachineStatus // the status to write
 	memory         *machineMemory
 	node           *corev1.Node // nil if there is none
 	hasReadNode    bool

@@ -235,7 +235,7 @@ type machineMemory struct {
 	drainUntil time.Time
 	// cordonedPods are the pods of the first listing after the cordon; nil before that listing.
 	cordonedPods sets.Set[types.UID]
-	problem      string // of deleting the infrastructure
+	problem      string // error of deleting the infrastructure
 	askUntil     time.Time
 }
 

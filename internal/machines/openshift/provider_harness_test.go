@@ -21,7 +21,7 @@ import (
 type scriptedProvider struct {
 	mu        sync.Mutex
 	instances map[string]infra.Instance
-	addresses []corev1.NodeAddress // of those that are made
+	addresses []corev1.NodeAddress // addresses of created instances
 	calls     []providerCall
 	isSlow    bool    // a deleted instance stays
 	invalid   error   // what each call answers
@@ -32,7 +32,7 @@ type providerCall struct {
 	verb    string
 	machine string
 	at      time.Time
-	isGone  bool // of a look: there was nothing
+	isGone  bool // whether a get found no instance
 }
 
 func newScriptedProvider() *scriptedProvider {
@@ -125,7 +125,7 @@ type writeLog struct {
 	mu       sync.Mutex
 	lines    []string
 	cutAt    int  // the write, from now on, with which the connection fails; 0 is never
-	isLate   bool // that write arrives, and its answer does not
+	isLate   bool // whether that write is executed and only its response is lost
 	isFailed bool
 	cut      chan struct{} // closed once the connection fails
 }

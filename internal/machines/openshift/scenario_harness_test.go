@@ -21,7 +21,7 @@ import (
 type scenario struct {
 	*machinetest.Fixture
 	provider *scriptedProvider
-	writes   *writeLog // of the controller
+	writes   *writeLog // writes of the controller
 }
 
 func newScenario(t *testing.T) *scenario {

@@ -18,7 +18,7 @@ import (
 // An observation is the observed infrastructure of a machine not being deleted.
 type observation struct {
 	instance infra.Instance
-	err      error // of reading or creating the infrastructure
+	err      error // error of reading or creating the infrastructure
 }
 
 // hookConditions sets the conditions that report which hooks hold a machine, or will hold its deletion.

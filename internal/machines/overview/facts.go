@@ -30,7 +30,7 @@ type gatherer struct {
 	cluster        *cluster.Cluster
 	nodes          nodeList
 	hasListedNodes bool
-	healthChecks   map[string]healthCheckList // of Cluster API, by namespace
+	healthChecks   map[string]healthCheckList // Cluster API health checks, by namespace
 }
 
 // listNodes lists the nodes of the cluster, once.

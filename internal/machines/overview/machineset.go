@@ -25,7 +25,7 @@ import (
 // setFacts are the facts about a ControlPlaneMachineSet.
 type setFacts struct {
 	set      *machinev1.ControlPlaneMachineSet
-	machines []machinev1beta1.Machine // in its namespace
+	machines []machinev1beta1.Machine // the machines in the namespace of the set
 	snapshot *controlplane.Snapshot
 	// unknown has the problem of listing the nodes; the readiness of machines is not known then.
 	unknown string

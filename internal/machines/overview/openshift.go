@@ -42,7 +42,7 @@ type openshiftMachine struct {
 
 // infraFacts are the facts about the infrastructure of a machine.
 type infraFacts struct {
-	kind    schema.GroupVersionKind // of the machine's template; empty if it has none
+	kind    schema.GroupVersionKind // kind of the machine's template; empty if the machine has none
 	isKnown bool                    // the object was read, or does not exist
 	object  *unstructured.Unstructured
 }

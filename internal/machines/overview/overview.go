@@ -78,18 +78,18 @@ func (m *Machine) ID() kinds.ID {
 // A Hold is one thing that a machine waits for.
 type Hold struct {
 	Type  HoldType `json:"type"`
-	Name  string   `json:"name,omitempty"`  // of the hook or the finalizer
-	Owner string   `json:"owner,omitempty"` // of the hook
+	Name  string   `json:"name,omitempty"`  // name of the hook or the finalizer
+	Owner string   `json:"owner,omitempty"` // owner of the hook
 	// Object is the pod, node or infrastructure object.
 	Object  *kinds.ID `json:"object,omitempty"`
-	Budgets []string  `json:"podDisruptionBudgets,omitempty"` // of the pod, if they allow no disruption
+	Budgets []string  `json:"podDisruptionBudgets,omitempty"` // the pod's disruption budgets that allow no disruption
 	// of the pod, by which it is scheduled to a cordoned node
 	Toleration string     `json:"toleration,omitempty"`
-	Finalizers []string   `json:"finalizers,omitempty"` // of the object
-	Message    string     `json:"message,omitempty"`    // details, in words
+	Finalizers []string   `json:"finalizers,omitempty"`
+	Message    string     `json:"message,omitempty"` // details, in words
 	Since      *time.Time `json:"since,omitempty"`
 
-	key    string   // of the hook's annotation, or its path in the Machine
+	key    string   // name of the hook's annotation, or its path in the Machine
 	remedy []string // advice for an administrator; a command comes last, on a line of its own
 }
 
@@ -100,17 +100,17 @@ type HoldType string
 const (
 	PreDrainHook     HoldType = "PreDrainHook"
 	PreTerminateHook HoldType = "PreTerminateHook"
-	Pod              HoldType = "Pod"              // on the node
+	Pod              HoldType = "Pod"              // a pod on the node
 	ControlPlaneNode HoldType = "ControlPlaneNode" // another node being drained
 	Infrastructure   HoldType = "Infrastructure"   // being created or deleted
-	Node             HoldType = "Node"             // that has to join
+	Node             HoldType = "Node"             // a node that has not joined yet
 	NodeNotReady     HoldType = "NodeNotReady"     // or missing, so that a running machine of a set is not ready
 	Volume           HoldType = "Volume"           // attached to the node
 	Bootstrap        HoldType = "Bootstrap"        // object being created or deleted
-	Update           HoldType = "Update"           // in place
-	Remediation      HoldType = "Remediation"      // of an unhealthy machine
-	Finalizer        HoldType = "Finalizer"        // of another controller
-	Controller       HoldType = "Controller"       // that has not acted yet
+	Update           HoldType = "Update"           // an update in place
+	Remediation      HoldType = "Remediation"      // the remediation of an unhealthy machine
+	Finalizer        HoldType = "Finalizer"        // a finalizer of another controller
+	Controller       HoldType = "Controller"       // a controller that has not acted yet
 	Failure          HoldType = "Failure"          // the machine has failed and must be deleted
 )
 
@@ -125,12 +125,12 @@ type ControlPlane struct {
 	Strategy  string `json:"strategy"`
 	Desired   int    `json:"desired"`
 	Updated   int    `json:"updated"`
-	Ready     int    `json:"ready"` // of a RunlevelControlPlane: available
+	Ready     int    `json:"ready"` // available replicas for a RunlevelControlPlane
 	// Degraded is the reason why it does nothing; empty if nothing stops it.
 	Degraded string `json:"degraded,omitempty"`
 	Waits    string `json:"waits,omitempty"` // the reason why the control plane waits, or is stopped
 
-	members []member // in the order of their indexes
+	members []member // the members in the order of their indexes
 	remedy  []string // advice for an administrator about Waits
 }
 

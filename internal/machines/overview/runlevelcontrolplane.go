@@ -27,7 +27,7 @@ import (
 // planeFacts are the facts about a RunlevelControlPlane.
 type planeFacts struct {
 	plane    *v1alpha1.RunlevelControlPlane
-	machines []*clusterv1.Machine // of the control plane, by name
+	machines []*clusterv1.Machine // the machines of the control plane, by name
 	now      time.Time
 }
 

@@ -36,7 +36,7 @@ func newControlPlanePreview(q Query, state, strategy string) *ControlPlanePrevie
 // A PreviewedMachine is a machine of a control plane, and its outcome.
 type PreviewedMachine struct {
 	Name          string         `json:"name"`
-	Index         *int           `json:"index,omitempty"` // in a ControlPlaneMachineSet
+	Index         *int           `json:"index,omitempty"` // index in a ControlPlaneMachineSet
 	FailureDomain string         `json:"failureDomain,omitempty"`
 	Outcome       MachineOutcome `json:"outcome"`
 	Changes       []string       `json:"changes,omitempty"`   // outdated fields, for example of its providerSpec

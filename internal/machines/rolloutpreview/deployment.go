@@ -24,7 +24,7 @@ type RolloutPreview struct {
 	// Unanswered is the problem because of which the extensions have not decided whether machines can be updated in
 	// place. The preview has no steps then.
 	Unanswered string        `json:"unanswered,omitempty"`
-	Sets       []SetDecision `json:"machineSets"` // with outdated machines, the oldest first
+	Sets       []SetDecision `json:"machineSets"` // sets with outdated machines, the oldest first
 	Rollout
 	// IsStuck is true if the rollout does not end, for example because of an unavailable machine.
 	IsStuck bool `json:"isStuck,omitempty"`
@@ -99,7 +99,7 @@ func (d *SetDecision) lines(isUnknown bool) []string {
 // facts are the input of the preview of a MachineDeployment.
 type facts struct {
 	now        time.Time
-	deployment *clusterv1.MachineDeployment // with the wanted spec
+	deployment *clusterv1.MachineDeployment // the deployment with the wanted spec
 	current    *clusterv1.MachineSet        // nil if it does not exist yet
 	old        []*clusterv1.MachineSet      // the oldest first
 	machines   map[types.UID][]*clusterv1.Machine

@@ -118,7 +118,7 @@ func infrastructureRefusal(ctx context.Context, c *cluster.Cluster, m *machinev1
 // A setSimulation simulates the replacement of machines, round by round: the controller judges the set, its decisions
 // are executed, new machines become ready, and deletions end.
 type setSimulation struct {
-	set      *machinev1.ControlPlaneMachineSet // with the state Active
+	set      *machinev1.ControlPlaneMachineSet // a set with the state Active
 	machines []machinev1beta1.Machine
 	nodes    []corev1.Node
 	// refusal returns why the API server would refuse the infrastructure of a machine; "" if it would not.

@@ -104,7 +104,7 @@ type Step struct {
 	Round         int    `json:"round"`
 	Action        Action `json:"action"`
 	Machine       string `json:"machine"`         // "new 1" and so on for a created one
-	Index         *int   `json:"index,omitempty"` // in a ControlPlaneMachineSet
+	Index         *int   `json:"index,omitempty"` // index in a ControlPlaneMachineSet
 	FailureDomain string `json:"failureDomain,omitempty"`
 	Reason        string `json:"reason"`
 }

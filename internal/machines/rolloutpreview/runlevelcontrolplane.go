@@ -120,7 +120,7 @@ type planeSimulation struct {
 	hooks     *runtimehook.InPlaceHooks
 	preview   *ControlPlanePreview
 	machines  []controlplane.Machine
-	answers   map[string]runtimehook.Decision // by the name of the machine
+	answers   map[string]runtimehook.Decision // the answers by the name of the machine
 	created   int                             // number of created machines
 }
 

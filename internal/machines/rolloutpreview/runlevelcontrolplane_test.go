@@ -192,7 +192,7 @@ func TestRunlevelControlPlanePreviewsOfStates(t *testing.T) {
 		fmt.Sprintf(runlevelControlPlane, 0, "v1.35.0", "small")
 	const annotation = `{"metadata":{"annotations":{%q:""}}}`
 	for name, c := range map[string]struct {
-		annotation, status string // of machine c
+		annotation, status string // annotation and status of machine c
 		text               string
 		want               []string
 	}{

@@ -23,7 +23,7 @@ type simulatedSet struct {
 	inPlace    rolloutplan.InPlaceDecision
 	order      clusterv1.MachineSetDeletionOrder
 	isNew      bool
-	isDeleting bool // with its machines
+	isDeleting bool // whether the set and its machines are being deleted
 	replicas   int
 	machines   []*clusterv1.Machine
 }

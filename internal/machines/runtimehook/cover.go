@@ -19,10 +19,10 @@ import (
 
 // A change is the current and the desired state of an object, and the patch of the changes that an extension can make.
 type change struct {
-	field            string // of the request
+	field            string // field of the request
 	current, desired any
 	patch            hooksv1.Patch
-	path             []string // of the compared fields: the spec, or the spec in a template
+	path             []string // path of the compared fields: the spec, or the spec in a template
 	// readMachine returns the spec of a Machine in the object, if it has one: fields that are not compared reach
 	// Machines without an update.
 	readMachine func(object []byte) (clusterv1.MachineSpec, error)
@@ -149,7 +149,7 @@ func differencesOfFields(path string, after, wanted map[string]any) []string {
 }
 
 const (
-	mostOperations = 10_000  // of a JSONPatch, as many as the API server applies
+	mostOperations = 10_000  // operations of a JSONPatch, as many as the API server applies
 	mostCopied     = 3 << 20 // bytes that operations of a JSONPatch copy
 )
 

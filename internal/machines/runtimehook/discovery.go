@@ -19,7 +19,7 @@ import (
 
 const (
 	longestTimeout = 30  // seconds, of a handler
-	mostHandlers   = 512 // of an extension, as many as a status can have
+	mostHandlers   = 512 // handlers of an extension, as many as a status can have
 )
 
 // Discover calls the hook Discovery of an extension, and returns its handlers for the status of its ExtensionConfig. An

@@ -16,10 +16,10 @@ import (
 
 // InPlaceHooks calls the hooks of updates in place, each at the extension that has a handler for it.
 type InPlaceHooks struct {
-	Registry Registry // for decisions, which can't be undone
+	Registry Registry // used for decisions, which can't be undone
 	Client   Client
 
-	callees Registry        // for calls of UpdateMachine, of which there are many
+	callees Registry        // used for calls of UpdateMachine, which are frequent
 	known   *cache.Expiring // decisions of extensions, by questions
 }
 
@@ -57,7 +57,7 @@ func (d Decision) String() string {
 type Progress struct {
 	Done       bool
 	RetryAfter time.Duration // the pause before the next call of the extension, while the update is not done
-	Message    string        // of the extension, in one line
+	Message    string        // message of the extension, in one line
 }
 
 // CanUpdateMachineSet returns whether the machines of a set can be updated to those of another one, which requires an

@@ -19,7 +19,7 @@ import (
 // A Registry finds the extension for a hook. It has no state: the handlers of extensions are in the statuses
 // of ExtensionConfigs.
 type Registry struct {
-	Configs    client.Reader // of ExtensionConfigs
+	Configs    client.Reader // reads ExtensionConfigs
 	Namespaces client.Reader // reads the labels of namespaces, if a namespaceSelector needs them
 }
 

@@ -93,7 +93,7 @@ type question struct {
 	config     types.UID
 	generation int64
 	handler    string
-	hash       [sha256.Size]byte // of the fields of the request that affect the answer
+	hash       [sha256.Size]byte // hash of the fields of the request that affect the answer
 }
 
 // questionOf returns the question of a request: the extension, the names of the sets, and the compared fields. The

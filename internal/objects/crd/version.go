@@ -31,7 +31,7 @@ type version struct {
 	scale     *apiextensionsv1.CustomResourceSubresourceScale
 	keepsAll  bool // spec.preserveUnknownFields, of old definitions
 
-	maxCost int64 // of the rules of one object
+	maxCost int64 // cost of the rules of one object
 
 	properties *apiextensions.JSONSchemaProps
 	structure  *structural.Structural

@@ -45,9 +45,9 @@ type cluster struct {
 	own       []ownPod
 	pods      []*hookPod
 	record    *deploymenthook.State
-	ends      []podEnd // of the pods that are created next
-	lastEnd   podEnd   // of those behind them
-	refusal   string   // of pods that are created
+	ends      []podEnd // ends of the pods that are created next
+	lastEnd   podEnd   // end of the pods after those
+	refusal   string   // refusal for created pods
 	isFinal   bool     // whether it refuses them for good
 	oldStay   bool     // old pods never go
 	noSet     bool     // the Deployment controller makes no ReplicaSet

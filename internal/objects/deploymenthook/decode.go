@@ -25,7 +25,7 @@ import (
 // their places.
 type decoder struct {
 	places    *yamltext.FieldPlaces
-	lines     int // of the text: YAML may count more
+	lines     int // lines of the text: YAML may count more
 	problems  []HookProblem
 	isRefused bool
 }

@@ -116,5 +116,5 @@ type ExecNewPod struct {
 	Command       []string        `json:"command,omitempty"`
 	Args          []string        `json:"args,omitempty"`
 	Env           []corev1.EnvVar `json:"env,omitempty"`     // appended to the container's
-	Volumes       []string        `json:"volumes,omitempty"` // of the template; others are not mounted
+	Volumes       []string        `json:"volumes,omitempty"` // template volumes to mount; others are not mounted
 }

@@ -93,8 +93,8 @@ const (
 // A HookProblem is a problem of the hooks of a manifest, and its place.
 type HookProblem struct {
 	Rule         HookRule
-	Path         []string // of the field of the manifest: the annotation, or what contradicts it
-	Line, Column int      // of the annotation's text, from 1; 0 if the problem is not in the text
+	Path         []string // path of the field of the manifest: the annotation, or the field that contradicts it
+	Line, Column int      // position in the annotation's text, from 1; 0 if the problem is not in the text
 	Message      string   // names the field, and what to write instead
 }
 

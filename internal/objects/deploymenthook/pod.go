@@ -17,7 +17,7 @@ import (
 const (
 	DeploymentLabel = "runlevel.dev/hook-of" // the Deployment: see LabelOf
 	stageLabel      = "runlevel.dev/hook"
-	hashLabel       = "runlevel.dev/hook-hash" // of the hook and the template
+	hashLabel       = "runlevel.dev/hook-hash" // hash of the hook and the template
 	attemptLabel    = "runlevel.dev/hook-attempt"
 )
 
@@ -112,7 +112,7 @@ func (s sequence) container() corev1.Container {
 	if s.hook.Resources != nil {
 		container.Resources = *s.hook.Resources
 	}
-	container.Resources.Claims = nil // of devices: the pod of the hook has no resource claims
+	container.Resources.Claims = nil // no device claims: the pod of the hook has no resource claims
 	for _, mount := range template.VolumeMounts {
 		if slices.Contains(exec.Volumes, mount.Name) {
 			container.VolumeMounts = append(container.VolumeMounts, mount)

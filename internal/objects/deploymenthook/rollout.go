@@ -16,7 +16,7 @@ import (
 type Rollout struct {
 	Release  string
 	Hooks    *Hooks             // nil if the release no longer has hooks for the Deployment
-	Desired  *appsv1.Deployment // of the release
+	Desired  *appsv1.Deployment // the Deployment of the release
 	Template string             // HashTemplate of Desired
 
 	// IsCreateOnly is true if the Deployment is only created, and never changed.
@@ -40,16 +40,16 @@ func (o Override) IsEmpty() bool { return len(o.Skip)+len(o.Rerun) == 0 }
 
 // RolloutFacts is the observed state of a Deployment and of its hooks.
 type RolloutFacts struct {
-	Now         time.Time // by the server's clock
+	Now         time.Time // time of the server's clock
 	State       State
 	IsOverruled bool               // the Override is in the State
 	Live        *appsv1.Deployment // nil if it does not exist
 	IsChanged   *bool              // whether an apply changes the live pod template; nil if unknown
-	Pods        []*corev1.Pod      // of its hooks
+	Pods        []*corev1.Pod      // pods of the hooks
 	OldPods     []string           // names of its own pods, in the mid stage
-	ReplicaSet  *appsv1.ReplicaSet // of the live template, in the post stage; nil if there is none yet
+	ReplicaSet  *appsv1.ReplicaSet // set of the live template, in the post stage; nil if there is none yet
 	LastState   string             // the last StateOf the running pod; "" if unknown
-	Refused     *Refusal           // of the next pod of the hook, if it could not be created
+	Refused     *Refusal           // response to creating the next pod of the hook, if it was refused
 }
 
 // A Refusal has the reason why a pod could not be created.
@@ -63,14 +63,14 @@ type Refusal struct {
 // A HookAction is the next action for a hook.
 type HookAction struct {
 	Do      ActionType
-	State   *State // to be saved with the action; nil if unchanged
+	State   *State // the state to save with the action; nil if unchanged
 	Message string // the reason of a wait or of another action
 
 	Pod      *corev1.Pod // the pod to create, delete or wait for, or an ended pod
-	Replicas *int32      // to scale the Deployment to
+	Replicas *int32      // replicas to scale the Deployment to
 	Until    time.Time   // when to call Next again at the latest; zero if only after a change
-	Reason   string      // of a failure
-	Attempt  int         // that has failed
+	Reason   string      // reason of a failure
+	Attempt  int         // the failed attempt
 
 	IsOverruling bool // the State includes the Override
 }

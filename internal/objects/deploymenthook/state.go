@@ -36,7 +36,7 @@ type State struct {
 // A StoppedRollout is an abandoned rollout.
 type StoppedRollout struct {
 	Stage   Stage       `json:"stage"`
-	Hash    string      `json:"hash"` // of the hook and the template
+	Hash    string      `json:"hash"` // hash of the hook and the template
 	Time    metav1.Time `json:"time"`
 	Reason  string      `json:"reason"`
 	Message string      `json:"message"`
@@ -62,13 +62,13 @@ func (s State) HasIgnored() bool {
 
 // A HookProgress is the progress of one hook of a rollout.
 type HookProgress struct {
-	Hash     string       `json:"hash,omitempty"`     // of the hook and the template
-	Began    *metav1.Time `json:"began,omitempty"`    // of this try; nil before, and when it was given up
+	Hash     string       `json:"hash,omitempty"`     // hash of the hook and the template
+	Began    *metav1.Time `json:"began,omitempty"`    // start of the current try; nil before or after the try
 	Attempt  int          `json:"attempt,omitempty"`  // the last finished attempt
-	Pod      types.UID    `json:"pod,omitempty"`      // of the current attempt, once it was observed
-	Failures int          `json:"failures,omitempty"` // of this try
+	Pod      types.UID    `json:"pod,omitempty"`      // pod of the current attempt, once it was observed
+	Failures int          `json:"failures,omitempty"` // failures of the current try
 	Failed   *metav1.Time `json:"failed,omitempty"`   // the time of the last failed attempt of this try
-	Message  string       `json:"message,omitempty"`  // of the last failure of this try
+	Message  string       `json:"message,omitempty"`  // message of the last failure of the current try
 	Result   HookResult   `json:"result,omitempty"`   // "" while it is not known
 	By       string       `json:"by,omitempty"`       // the user who has skipped it, or run it again
 }
@@ -80,7 +80,7 @@ type HookResult string
 const (
 	Succeeded HookResult = "Succeeded"
 	Ignored   HookResult = "Ignored" // the hook has failed, and its policy is Ignore
-	Skipped   HookResult = "Skipped" // by a user
+	Skipped   HookResult = "Skipped" // a user skipped the hook
 	NotNeeded HookResult = "NotNeeded"
 )
 

@@ -261,7 +261,7 @@ func longestKey(fields map[string]any, path string) (longest string) {
 
 // A Refusal has the reason why an API server refuses an object.
 type Refusal struct {
-	Path    []string // to the field: keys of mappings, and indexes of lists
+	Path    []string // path to the field: keys of mappings, and indexes of lists
 	Message string   // one line: the field and its problem
 }
 

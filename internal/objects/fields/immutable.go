@@ -219,7 +219,7 @@ var podDefaults = map[string]any{
 	"terminationGracePeriodSeconds": int64(30), "dnsPolicy": "ClusterFirst", "restartPolicy": "Always",
 	"schedulerName": "default-scheduler", "enableServiceLinks": true, "securityContext": map[string]any{},
 	"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
-	"imagePullPolicy": "IfNotPresent", // of images with a tag other than latest
+	"imagePullPolicy": "IfNotPresent", // default for images with a tag other than latest
 	"resources":       map[string]any{}, "protocol": "TCP", "defaultMode": int64(420), "scheme": "HTTP",
 	"successThreshold": int64(1), "failureThreshold": int64(3), "periodSeconds": int64(10), "timeoutSeconds": int64(1),
 }

@@ -12,9 +12,9 @@ type Path []PathStep
 
 // A PathStep is one part of a path: a key of a mapping, or an item of a list.
 type PathStep struct {
-	Key   string // of a mapping; or the field that identifies an item, such as "name"
-	Value string // of that field
-	Index int    // of an item in its list; none for a key of a mapping
+	Key   string // key of a mapping; or the field that identifies an item, such as "name"
+	Value string // value of the identifying field
+	Index int    // index of an item in its list; unused for a key of a mapping
 }
 
 // none is the index of a step that does not lead to an item of a list.

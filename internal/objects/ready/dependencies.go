@@ -19,20 +19,20 @@ import (
 
 // Dependencies are the objects of Needs that could be read.
 type Dependencies struct {
-	Nodes          []corev1.Node // with pods of the workload
+	Nodes          []corev1.Node // nodes with pods of the workload
 	MissingNodes   []string      // nodes of pods that do not exist
-	AllNodes       []corev1.Node // of the cluster
+	AllNodes       []corev1.Node // all nodes of the cluster
 	Claims         []corev1.PersistentVolumeClaim
-	Classes        []storagev1.StorageClass // of the cluster; nil if they could not be listed
+	Classes        []storagev1.StorageClass // classes of the cluster; nil if they could not be listed
 	MissingSecrets []string                 // image pull secrets of pods that do not exist
 }
 
 // Needs names the Dependencies that may keep pods from being ready.
 type Needs struct {
-	Nodes    []string // with pods of the workload, the most pods first
+	Nodes    []string // nodes with pods of the workload, the most pods first
 	AllNodes bool     // the scheduler reports cordoned or tainted nodes
-	Claims   []string // of pods that have no node because of a volume
-	Secrets  []string // to pull images with
+	Claims   []string // claims of pods that have no node because of a volume
+	Secrets  []string // pull secrets of images
 }
 
 // NeedsOf returns the dependencies of unready pods.

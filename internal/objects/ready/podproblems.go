@@ -16,7 +16,7 @@ import (
 type PodProblem struct {
 	Object    string // "Pod namespace/name", or the owner that can't create pods: "ReplicaSet namespace/name"
 	Container string // the container of the pod with the problem; "" if the whole pod has it
-	Message   string // in one line and lower case, as in a Verdict
+	Message   string // one line in lower case, as in a Verdict
 
 	// WantsLog is true if the container's log has more details: the log of the previous
 	// container, if Previous.

@@ -35,13 +35,13 @@ const reportEvery = 10 * time.Second
 
 // Options describe the controller. All are required.
 type Options struct {
-	Name           string // of the ClusterOperator, and of the controller's service account
-	Namespace      string // of the service account
-	Version        string // of the release
+	Name           string // name of the ClusterOperator, and of the controller's service account
+	Namespace      string // namespace of the service account
+	Version        string // version of the release
 	RelatedObjects []configv1.ObjectReference
 	// Status returns the state of the controller. It is called often, and should read from caches.
 	Status  func(context.Context) (Status, error)
-	Denials *Denials // of the controller's connection
+	Denials *Denials // denials of the controller's connection
 }
 
 // A Reporter writes the status of the ClusterOperator, when it changes. It is a runnable of a manager, for the

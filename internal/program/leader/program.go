@@ -28,8 +28,8 @@ import (
 
 // A Program is controllers that run in the leader of its replicas.
 type Program struct {
-	Name      string       // of the Lease, of the ClusterOperator and of the service account
-	Namespace string       // of the service account
+	Name      string       // name of the Lease, the ClusterOperator and the service account
+	Namespace string       // namespace of the service account
 	Manager   ctrl.Options // the scheme, and the caches
 	// SetUp adds the controllers to a manager, and returns their metrics and status. Writes to the API server are
 	// fenced; isLeader is for other writes.
@@ -50,10 +50,10 @@ type Controllers struct {
 
 // Options configure a replica. The zero value works.
 type Options struct {
-	Namespace string // of the Lease; that of the program if it is empty
-	Name      string // of this process, as the holder of the Lease; its host name if it is empty
-	Container string // of this process, if it is the only one of its program there: see lock.Options
-	Version   string // of the release, which the ClusterOperator reports
+	Namespace string // namespace of the Lease; empty for the program's namespace
+	Name      string // name of this process, as the holder of the Lease; empty for its host name
+	Container string // container of this process, if no other process of the program runs there: see lock.Options
+	Version   string // version of the release, which the ClusterOperator reports
 	Listen    string // the address of /healthz and /readyz; empty for none
 	Metrics   metricsserver.Serving
 	// LeaseDuration limits the time that the Lease outlives a dead leader; 15 seconds if it is 0.

@@ -27,7 +27,7 @@ import (
 
 // A Serving is the address of metrics, and the certificate of the server.
 type Serving struct {
-	Address           string // of /metrics; empty for none
+	Address           string // address of /metrics; empty for none
 	CertFile, KeyFile string // reloaded when they change; while they are missing, a self-signed certificate is used
 }
 
@@ -81,7 +81,7 @@ type certificates struct {
 
 	mu     sync.Mutex
 	looked time.Time
-	last   *tls.Certificate // of the files; nil until they were read successfully
+	last   *tls.Certificate // certificate in the files; nil until they were read successfully
 }
 
 // selfSigned creates a self-signed certificate, so that metrics are at least encrypted.

@@ -39,7 +39,7 @@ type Options struct {
 type Build struct {
 	FS       fs.FS
 	Before   fs.FS             // the release without the component's manifests, with the version of the build
-	Problems []payload.Problem // of the component's image-references, and of the images they refer to
+	Problems []payload.Problem // problems of the component's image-references, and of the images they refer to
 
 	names        []string
 	ownFiles     map[string]string // files of the component, by their names in the build; see reserve, too
@@ -142,7 +142,7 @@ func (b *Build) replaceFiles(release fs.FS, files map[string][]byte, home string
 			continue // the metadata files of the release are used
 		}
 		name := path.Base(file)
-		if _, err := fs.Stat(release, name); err != nil || home != "." { // in a plain folder the file keeps its name
+		if _, err := fs.Stat(release, name); err != nil || home != "." { // files of a plain folder keep their names
 			name = numberedName(name, b.names[0], inBuild)
 		}
 		inBuild[name] = file
@@ -150,7 +150,7 @@ func (b *Build) replaceFiles(release fs.FS, files map[string][]byte, home string
 			others[named] = true
 		}
 	}
-	folders := map[string]string{} // of files that the release already has
+	folders := map[string]string{} // folders of files that the release already has
 	for _, folder := range []string{home, payload.TemplatesFolder} {
 		entries, err := fs.ReadDir(release, folder)
 		if folder == home && err != nil {

@@ -20,7 +20,7 @@ type Placement struct {
 	Component string   // the source of its manifests
 	Into      string   // the source of the release
 	Options   loader.Options
-	Released  *loader.Options // for the release as it is; nil if not needed
+	Released  *loader.Options // options for the release without changes; nil if not needed
 	// IsUpdate keeps the capabilities enabled that the release as it is has, unless Options names another one.
 	IsUpdate bool
 }

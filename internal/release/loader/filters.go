@@ -28,7 +28,7 @@ func (o Options) Check(releases ...*payload.Payload) error {
 	for _, item := range []struct {
 		name  payload.FilterName
 		given []string
-		known []string // by OpenShift
+		known []string // names that OpenShift knows
 	}{
 		{payload.ByExclude, []string{filter.Exclude}, nil},
 		{payload.ByProfile, []string{filter.Profile}, Profiles()},

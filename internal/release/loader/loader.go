@@ -121,7 +121,7 @@ func implicitlyEnabled(ctx context.Context, target *payload.Payload,
 		return payload.ImplicitlyEnabled(options.Before, target), nil
 	}
 	filter := target.Filter
-	filter.MajorVersion = options.Payload.Filter.MajorVersion // of the previous release, unless it is set
+	filter.MajorVersion = options.Payload.Filter.MajorVersion // major version of the previous release, unless it is set
 	from, problems, err := Parse(ctx, options.UpdatingFrom,
 		Options{Source: options.Source, Payload: payload.Options{Filter: filter}})
 	if err != nil {

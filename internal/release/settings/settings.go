@@ -29,7 +29,7 @@ import (
 type FolderSettings struct {
 	Name         string   `yaml:"name"`
 	Version      string   `yaml:"version"`
-	Namespace    string   `yaml:"namespace"` // of objects without one
+	Namespace    string   `yaml:"namespace"` // namespace of objects without one
 	Profile      string   `yaml:"profile"`
 	FeatureSet   string   `yaml:"featureSet"`
 	FeatureGates []string `yaml:"featureGates"`

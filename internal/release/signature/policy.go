@@ -37,7 +37,7 @@ const (
 
 // A Policy is the requirement of a release for the image of the next release: a signature by each of its keyrings.
 type Policy struct {
-	origin   string // of the keyrings, for people
+	origin   string // source of the keyrings, shown to users
 	keyrings map[string]openpgp.EntityList
 	stores   []*url.URL // sorted
 }

@@ -32,9 +32,9 @@ const (
 
 // Stores are the places with signatures that Verify reads beside the stores of a policy.
 type Stores struct {
-	HTTP       *http.Client // for the stores of the policy; nil for a client with a timeout of 15 seconds
+	HTTP       *http.Client // client for the stores of the policy; nil for a client with a timeout of 15 seconds
 	ConfigMaps corev1client.ConfigMapsGetter
-	Namespaces []string // of ConfigMaps with signatures
+	Namespaces []string // namespaces of ConfigMaps with signatures
 }
 
 // Verify returns the signatures because of which an image conforms to the policy. It reads ConfigMaps of the cluster

@@ -19,7 +19,7 @@ var evaluator = sync.OnceValues(func() (policy.Evaluator, error) {
 
 func checkUnadmittedPod(s *subject, r *reporter) {
 	checks, err := evaluator()
-	if err != nil { // of the library's own checks
+	if err != nil { // error in the library's own checks
 		panic(err)
 	}
 	for name, sets := range s.pods() {

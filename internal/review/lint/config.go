@@ -47,7 +47,7 @@ type Known struct {
 	Capabilities []string `yaml:"capabilities"`
 	FeatureSets  []string `yaml:"featureSets"`
 	FeatureGates []string `yaml:"featureGates"`
-	Objects      []string `yaml:"objects"` // that others make, as in Secret shop/certificate
+	Objects      []string `yaml:"objects"` // objects created by others, such as Secret shop/certificate
 }
 
 // UnmarshalYAML refuses unknown keys.

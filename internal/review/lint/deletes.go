@@ -54,7 +54,7 @@ func checkMisplacedDelete(s *subject, r *reporter) {
 		}
 		for _, found := range keysNamed(payload.DeleteAnnotation, m.Object().Object, nil) {
 			path := found.path
-			isSchema := m.groupKind() == kinds.CustomResourceDefinition && path[0] == "spec" // of a field of that name
+			isSchema := m.groupKind() == kinds.CustomResourceDefinition && path[0] == "spec" // schema of such a field
 			if isSchema || slices.Equal(path, annotation(payload.DeleteAnnotation)) {
 				continue
 			}
@@ -106,7 +106,7 @@ func checkDeleteNever(s *subject, r *reporter) {
 		}
 	}
 	for _, exclusion := range s.Excluded {
-		isForLater := len(s.byID[exclusion.Manifest.ID()]) > 0 // of an object that this major version has
+		isForLater := len(s.byID[exclusion.Manifest.ID()]) > 0 // this major version contains the object
 		if exclusion.Filter == payload.ByMajorVersion && exclusion.Manifest.IsTombstone() && !isForLater {
 			r.field(newManifest(exclusion.Manifest), annotation(payload.DeleteAnnotation),
 				"it is for another major version than this release, so it deletes nothing: %s", exclusion.Reason)

@@ -15,7 +15,7 @@ import (
 
 // ignores are the entries of the configuration and the comments of the manifests that ignore findings.
 type ignores struct {
-	byFile []*ignoreEntry // of the configuration
+	byFile []*ignoreEntry // entries of the configuration
 	inside map[string][]*ignoreEntry
 	ran    []string // the rules that ran
 	config Config
@@ -26,7 +26,7 @@ type ignores struct {
 // An ignoreEntry ignores the findings of one rule about a manifest, or a file.
 type ignoreEntry struct {
 	Ignore
-	place    Finding // of the comment or entry
+	place    Finding // place of the comment or entry
 	document int     // the document it applies to; 0 for all of the file
 	used     bool
 }

@@ -182,7 +182,7 @@ func checkForeignKind(s *subject, r *reporter) {
 type UncheckedKind struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	Count      int    `json:"count"` // of objects
+	Count      int    `json:"count"` // number of objects
 }
 
 // uncheckedKinds returns the kinds of the payload that Kubernetes does not have, and that no definition of the payload

@@ -62,7 +62,7 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	File     string   `json:"file"`               // "" when the whole release is meant
 	Line     int      `json:"line,omitempty"`     // 0 when the whole file is meant
-	Column   int      `json:"column,omitempty"`   // in characters, from 1; 0 when the whole line is meant
+	Column   int      `json:"column,omitempty"`   // characters, from 1; 0 when the whole line is meant
 	Document int      `json:"document,omitempty"` // counted from 1; 0 when the whole file is meant
 	Object   string   `json:"object,omitempty"`
 	Message  string   `json:"message"`

@@ -67,7 +67,7 @@ func checkOutOfOrder(s *subject, r *reporter) {
 // A vocabulary is the set of names that an annotation may have.
 type vocabulary struct {
 	annotation string
-	noun       string // for messages: the object that has the name
+	noun       string // noun in messages for the object that has the name
 	separator  string
 	known      sets.Set[string]
 }
@@ -197,7 +197,7 @@ func (m *manifest) mayHaveMajorVersion() bool {
 
 func checkMajorVersionKind(s *subject, r *reporter) {
 	manifests := slices.Clone(s.manifests)
-	for _, exclusion := range s.Excluded { // by the major version, if the release has one
+	for _, exclusion := range s.Excluded { // manifests excluded by the major version, if the release has one
 		manifests = append(manifests, newManifest(exclusion.Manifest))
 	}
 	for _, m := range manifests {

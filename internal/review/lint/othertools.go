@@ -1,7 +1,7 @@
 package lint
 
 import (
-	_ "embed" // for othertools.yaml
+	_ "embed" // embeds othertools.yaml
 	"maps"
 	"slices"
 	"strings"

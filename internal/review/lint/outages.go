@@ -270,7 +270,7 @@ func checkDeleteInsideDeleted(s *subject, r *reporter) {
 		if len(holders) == 0 || !s.shareCluster(m, m) {
 			continue
 		}
-		if _, needed := s.clusterWithout(m, holders); !needed { // on clusters that keep the Namespace
+		if _, needed := s.clusterWithout(m, holders); !needed { // needed on clusters that keep the Namespace
 			r.at(m, "%s:%d deletes its Namespace, and this with it: drop this tombstone", holders[0].Path,
 				holders[0].Line)
 		}

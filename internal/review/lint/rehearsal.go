@@ -17,12 +17,12 @@ type Rehearsal struct{ Observations []Observation }
 type Observation struct {
 	Rule    string
 	In      Origin   // InPayload, or InPrevious
-	Path    string   // of the file
-	Line    int      // of the manifest
+	Path    string   // path of the file
+	Line    int      // line of the manifest
 	Object  string   // its name, for messages
 	Field   []string // nil if the whole manifest is meant
 	Message string
-	Made    *kinds.ID // of RehearsalMade: the object that was created
+	Made    *kinds.ID // the created object, for RehearsalMade
 }
 
 // needsRehearsal is an input that RehearsalRules require.

@@ -118,14 +118,14 @@ func (s *subject) hasDefaultRequest(namespace, resource string) bool {
 
 // A utilization is a metric of an autoscaler, relative to the requests of containers.
 type utilization struct {
-	path      []string // to the name of the resource
+	path      []string // path to the name of the resource
 	resource  string
 	container string // "" if it is of all
 }
 
 // utilizations returns the metrics of an autoscaler that are shares of requests.
 func (m *manifest) utilizations() (found []utilization) {
-	if m.get("spec", "targetCPUUtilizationPercentage") != nil { // of autoscaling/v1
+	if m.get("spec", "targetCPUUtilizationPercentage") != nil { // field of autoscaling/v1
 		found = append(found, utilization{path: []string{"spec", "targetCPUUtilizationPercentage"}, resource: "cpu"})
 	}
 	metrics, _ := m.get("spec", "metrics").([]any)

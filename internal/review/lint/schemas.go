@@ -79,7 +79,7 @@ func (c *schemaChecker) isEnabled(id string) bool {
 // hundred custom resources that cost next to nothing.
 const (
 	maxRules = 12_000     // CEL rules of definitions
-	maxCosts = 20_000_000 // of the rules of all custom resources, in the API server's units; each has an equal part
+	maxCosts = 20_000_000 // cost of the rules of all custom resources, in the API server's units, shared equally
 )
 
 // findOverLimit returns the definitions whose rules come after the first maxRules.

@@ -27,7 +27,7 @@ func selectingRules() []Rule {
 type podSet struct {
 	by     *manifest
 	labels labels.Set
-	path   []string // of the spec
+	path   []string // path of the spec
 	spec   map[string]any
 }
 

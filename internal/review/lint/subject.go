@@ -29,13 +29,13 @@ type manifest struct {
 	isPrevious  bool // whether it is in the previous payload
 	isTest      bool // a test of this payload, which runs after all manifests are applied
 
-	references []references.Reference // of a normal manifest of this payload
+	references []references.Reference // references of a normal manifest of this payload
 
 	profiles []string // the cluster profiles that include the manifest
 	choices  *string  // see chosenBy
 
-	rank int // in the order of an update: manifests of a lower rank are applied before
-	node int // of the graph: manifests of one node are applied one after the other
+	rank int // rank in the order of an update: manifests of a lower rank are applied before
+	node int // node of the graph: manifests of one node are applied one after the other
 	task int
 }
 
@@ -70,7 +70,7 @@ type index struct {
 	tombstones []*manifest
 	byID       map[kinds.ID][]*manifest
 	byKind     map[schema.GroupKind][]*manifest
-	inside     map[string][]*manifest           // by namespace
+	inside     map[string][]*manifest           // manifests by namespace
 	excluded   map[kinds.ID]*payload.Exclusion  // manifests that filters exclude
 	defines    map[schema.GroupKind][]*manifest // CustomResourceDefinitions by the kind that they define
 }
@@ -175,12 +175,12 @@ type subject struct {
 	rehearsal         *Rehearsal       // nil if there was none
 	schemas           *schemaChecker
 	outages           *outageFinder
-	update            *plan.Plan // from the previous payload; nil if there is none
+	update            *plan.Plan // update from the previous payload; nil if there is none
 	overlaps          map[[2]string]overlap
 	bindings          map[kinds.ID][]*manifest     // see bindingsOf
-	graph             *references.Graph[*manifest] // of this payload
+	graph             *references.Graph[*manifest] // references in this payload
 	refusals          func() map[*payload.Manifest][]fields.Refusal
-	implied           func() *graph.Graph // of an update, with the dependencies that objects imply
+	implied           func() *graph.Graph // graph of an update, with the dependencies that objects imply
 	creators          func() creatorFinder
 	missingReferences func() []missingReference  // see findMissingReferences
 	pods              func() map[string][]podSet // see findPods

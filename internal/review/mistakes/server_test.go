@@ -51,7 +51,7 @@ func TestServerAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	applyAll(t, server, shop, before)
-	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error { // until the definition is established
+	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error { // the definition has to be established
 		server.Refresh()
 		_, err := server.FindKind(ctx, schema.GroupKind{Group: "shop.example", Kind: "Widget"})
 		return err

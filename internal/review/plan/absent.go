@@ -108,13 +108,13 @@ type parent struct {
 // Relations of a parent to an object, for messages.
 const (
 	itsParent = "its"       // its Namespace or CustomResourceDefinition
-	owner     = "its owner" // of any kind
+	owner     = "its owner" // an owner of any kind
 )
 
 // A cascade finds the objects that are deleted when tombstones are applied: their own, all objects in a deleted
 // Namespace or of a deleted CustomResourceDefinition, and all objects whose owners are all deleted.
 type cascade struct {
-	parents    map[kinds.ID]parent           // by the objects of the old release that are deleted with them
+	parents    map[kinds.ID]parent           // parents by the objects of the old release that are deleted with them
 	namespaces map[string]kinds.ID           // deleted Namespaces
 	kinds      map[schema.GroupKind]kinds.ID // deleted CustomResourceDefinitions
 	deleted    map[kinds.ID]bool             // all deleted objects

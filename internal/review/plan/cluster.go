@@ -13,7 +13,7 @@ import (
 
 // A ClusterPreview is the result of a preview of an apply, from which ForCluster makes a plan.
 type ClusterPreview struct {
-	Mode    string           // of the apply: install, update, reconcile
+	Mode    string           // mode of the apply: install, update, reconcile
 	Objects []ObjectPreview  // one for each manifest of the release
 	Orphans []LeftoverObject // objects of earlier releases that nothing deletes
 	Pending []LeftoverObject // objects that earlier releases delete, and that still exist

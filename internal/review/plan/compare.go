@@ -50,7 +50,7 @@ func release(p *payload.Payload) ReleaseID {
 
 // A releaseIndex finds the manifests of a payload by their objects.
 type releaseIndex struct {
-	manifests map[kinds.ID]*payload.Manifest // of an object, the last manifest; a tombstone only if there is no other
+	manifests map[kinds.ID]*payload.Manifest // the last manifest of each object; a tombstone only if there is no other
 	// the first exclusion of an object: variants are left out for the same reason
 	exclusions map[kinds.ID]*payload.Exclusion
 	tests      map[kinds.ID]bool
@@ -88,7 +88,7 @@ type comparer struct {
 	// counts if there is no other: a tombstone is for clusters where it may be applied.
 	inNamespace map[string]*payload.Manifest
 	ofKind      map[schema.GroupKind]*payload.Manifest
-	references  *references.Graph[*payload.Manifest] // of the new release
+	references  *references.Graph[*payload.Manifest] // references in the new release
 }
 
 // newComparer returns a comparer of two payloads. The steps are the manifests of the new one, in the order of the
@@ -278,7 +278,7 @@ func inOrder(manifests []*payload.Manifest) []*payload.Manifest {
 	g := graph.Build(manifests, graph.Options{Mode: graph.Update, Implied: true})
 	firstTask := func(node int) int { return g.Nodes[node].Tasks[0] }
 	w := g.Walk()
-	var ready []int // in the reverse order of files
+	var ready []int // indexes in the reverse order of files
 	ordered := make([]*payload.Manifest, 0, len(manifests))
 	for {
 		for _, node := range w.Ready() {

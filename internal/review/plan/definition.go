@@ -77,7 +77,7 @@ func versionsOf(definition map[string]any) versions {
 	found := versions{byName: map[string]map[string]any{}}
 	list, _, _ := unstructured.NestedFieldNoCopy(definition, "spec", "versions")
 	items, _ := list.([]any)
-	shared, _, _ := unstructured.NestedFieldNoCopy(definition, "spec", "validation") // of v1beta1
+	shared, _, _ := unstructured.NestedFieldNoCopy(definition, "spec", "validation") // schema of v1beta1
 	if only, _, _ := unstructured.NestedString(definition, "spec", "version"); only != "" && len(items) == 0 {
 		items = []any{map[string]any{"name": only, "served": true, "storage": true}}
 	}

@@ -43,7 +43,7 @@ type Plan struct {
 type ReleaseID struct {
 	Name    string `json:"name,omitempty"`
 	Version string `json:"version,omitempty"`
-	Hash    string `json:"hash,omitempty"` // of all manifests that take part
+	Hash    string `json:"hash,omitempty"` // hash of all manifests that take part
 }
 
 // A Position is the place of a manifest in its release.
@@ -142,7 +142,7 @@ const (
 	Changed         Action = "changed"
 	Unchanged       Action = "unchanged"
 	Deleted         Action = "deleted"
-	DeletedAgain    Action = "deleted-again"     // by a tombstone that the old release has, too
+	DeletedAgain    Action = "deleted-again"     // a tombstone that the old release has, too
 	NothingToDelete Action = "nothing-to-delete" // a tombstone of an object that the old release does not have
 )
 

@@ -50,7 +50,7 @@ type Making struct {
 type Report struct {
 	Name       string     `json:"name,omitempty"`
 	Version    string     `json:"version,omitempty"`
-	References []Referral `json:"references"` // in the order of the manifests
+	References []Referral `json:"references"` // references in the order of the manifests
 	Makes      []Making   `json:"makes,omitempty"`
 }
 

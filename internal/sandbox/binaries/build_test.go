@@ -104,7 +104,7 @@ func TestBuildWaitsForTheBuildOfAnotherProcess(t *testing.T) {
 	if err := another.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	for lines.Scan() { // until the build ends
+	for lines.Scan() { // read until the build ends
 	}
 	if err := build.Wait(); err != nil {
 		t.Error(err)

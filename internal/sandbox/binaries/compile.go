@@ -66,7 +66,7 @@ func (b *builder) run(ctx context.Context, stdout io.Writer, take func(line stri
 	cmd := exec.CommandContext(ctx, b.goCommand, args...)
 	cmd.Dir = b.dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GO111MODULE=on",
-		"GOTMPDIR="+b.dir, // if the build is killed, temporary files are removed with the draft
+		"GOTMPDIR="+b.dir, // temporary files of a killed build are removed with the draft
 		"GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
 	interruptible(cmd)
 	cmd.WaitDelay = 10 * time.Second // the go command removes its temporary files

@@ -18,7 +18,7 @@ type meter struct {
 	printer sync.WaitGroup
 
 	mu     sync.Mutex
-	format string // of the phase, with a verb for the count
+	format string // text of the phase, with a verb for the count
 	count  int
 	total  int // steps of the phase; 0 if unknown
 	since  time.Time

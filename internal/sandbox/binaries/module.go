@@ -2,7 +2,7 @@ package binaries
 
 import (
 	"crypto/sha256"
-	_ "embed" // for module.txtar
+	_ "embed" // embeds module.txtar
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,13 +24,13 @@ var (
 // A module is the source of a program with several names. When the program is called by a name, it acts as the
 // component of that name.
 type module struct {
-	names    []string // of the program
+	names    []string // names of the program
 	cache    string   // the folder of its builds in the user's cache
-	contents string   // for the user; %s is the version
-	duration string   // of a build
+	contents string   // description for the user; %s is the version
+	duration string   // duration of a build
 	files    *txtar.Archive
-	version  string // of Kubernetes
-	hash     string // of all files
+	version  string // version of Kubernetes
+	hash     string // hash of all files
 }
 
 // modules returns the packed modules.

@@ -31,7 +31,7 @@ type Command struct {
 	Name    string // such as kube-apiserver
 	Program string // file
 	Args    []string
-	Env     []string // in addition to the environment of this process
+	Env     []string // variables added to the environment of this process
 }
 
 // A Component is one program of a sandbox and, while it runs, its process.

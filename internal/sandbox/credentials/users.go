@@ -21,7 +21,7 @@ type User struct {
 	groups    []string
 	token     string
 	tokenFile string // instead of a token
-	namespace string // of the context in a kubeconfig
+	namespace string // namespace of the context in a kubeconfig
 }
 
 // NewUser returns a user with a new token.

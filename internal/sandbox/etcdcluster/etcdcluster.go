@@ -31,7 +31,7 @@ const bootstrapTimeout = 2 * time.Minute
 // Options configure a cluster.
 type Options struct {
 	Program string // etcd
-	Folder  string // for data, logs and certificates
+	Folder  string // parent folder of data, logs and certificates
 	// Front starts a server in front of a member before the member starts. Clients reach the server at ClientURL; the
 	// server reaches the member at the URL member. Kill ends the member, the caller ends the server. Without Front,
 	// clients reach the member itself.
@@ -49,7 +49,7 @@ type Cluster struct {
 	processes *childprocess.Group
 
 	mu      sync.Mutex
-	running map[int]*childprocess.Component // by the number of the member, until Kill
+	running map[int]*childprocess.Component // members by number, until Kill
 }
 
 // New prepares a cluster. Other clusters on this machine are unlikely to have the same addresses.

@@ -43,7 +43,7 @@ type container struct {
 	starts   int
 	isReady  bool
 	state    corev1.ContainerState
-	previous corev1.ContainerState // of the last process that exited
+	previous corev1.ContainerState // state of the last process that exited
 }
 
 // keepRunning runs the container's process, and restarts it when it exits, until the pod's processes must end.

@@ -32,7 +32,7 @@ type hostPod struct {
 	folder     string
 	address    address
 	containers []*container
-	tokens     map[string][]byte // by audience; used by one goroutine at a time
+	tokens     map[string][]byte // tokens by audience; used by one goroutine at a time
 	// first is the first observed state of the pod. Its spec and names never change.
 	first *corev1.Pod
 	// ctx ends when the processes must end. reportCtx never ends, so that the exits of the processes are reported.

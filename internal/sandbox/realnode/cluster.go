@@ -25,9 +25,9 @@ import (
 
 // Options configure the nodes of a sandbox.
 type Options struct {
-	Folder   string // for all files of the nodes
+	Folder   string // parent folder of all files of the nodes
 	Count    int
-	Images   []string // to import: see CheckImage
+	Images   []string // images to import: see CheckImage
 	Offline  bool     // the nodes pull no image from beyond this machine
 	Programs Programs
 }
@@ -38,7 +38,7 @@ type Cluster struct {
 	options    Options
 	set        nodeSet
 	apiServer  string                      // address of the gate on the network
-	components [][]*childprocess.Component // of each node, in the order in which they start
+	components [][]*childprocess.Component // components of each node, in the order in which they start
 
 	registry  *http.Server
 	pullProxy *http.Server

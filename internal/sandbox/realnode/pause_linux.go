@@ -14,7 +14,7 @@ const pauseImage = "sandbox.runlevel.dev/pause:1"
 
 // pausePrograms has programs that sleep forever, by architecture: pause(2), or ppoll(2) without files, in a loop.
 var pausePrograms = map[string]struct {
-	machine uint16 // of ELF
+	machine uint16 // machine number in ELF
 	code    []byte
 }{
 	"amd64": {0x3e, []byte{

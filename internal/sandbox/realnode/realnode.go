@@ -31,7 +31,7 @@ const MaxNodes = 32
 
 // A nodeSet has the nodes of one sandbox.
 type nodeSet struct {
-	folder string // for all files of the nodes
+	folder string // parent folder of all files of the nodes
 	number int
 	count  int
 

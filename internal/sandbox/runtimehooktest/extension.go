@@ -41,14 +41,14 @@ type Extension struct {
 	ca     []byte
 
 	mu      sync.Mutex
-	answers map[string]http.HandlerFunc // by the hook, in lower case
+	answers map[string]http.HandlerFunc // answers by the hook, in lower case
 	calls   []TestCall
 }
 
 // A TestCall is a request that an extension received.
 type TestCall struct {
 	URL        string // path and query
-	ServerName string // of the client's TLS handshake
+	ServerName string // server name in the client's TLS handshake
 	Body       string
 }
 

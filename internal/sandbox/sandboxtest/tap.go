@@ -127,7 +127,7 @@ func (r Request) String() string {
 // ParseRequest parses the URL of a request. It returns false for requests without objects, such as discovery.
 func ParseRequest(request *http.Request) (Request, bool) {
 	parts := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
-	prefix := map[string]int{"api": 2, "apis": 3}[parts[0]] // with the group and version
+	prefix := map[string]int{"api": 2, "apis": 3}[parts[0]] // parts that name the API and its group and version
 	if prefix == 0 || len(parts) <= prefix {
 		return Request{}, false
 	}

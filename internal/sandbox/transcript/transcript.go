@@ -25,7 +25,7 @@ var Update = flag.Bool("update", false,
 
 // A Transcript is the archive of a file.
 type Transcript struct {
-	Name string // of the file, without its folder and extension
+	Name string // name of the file, without its folder and extension
 	*txtar.Archive
 	path string
 }

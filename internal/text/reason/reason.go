@@ -34,7 +34,7 @@ type Error struct {
 	Reason  string // CamelCase, as in a condition
 	Message string // a sentence in lower case; empty for that of Err
 	Err     error  // the cause, if any
-	Effect  Effect // on an update; empty for the default of failures
+	Effect  Effect // effect on an update; empty for the default of failures
 }
 
 func (e *Error) Error() string {

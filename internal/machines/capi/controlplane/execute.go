@@ -189,7 +189,7 @@ func newName(s *Snapshot) (string, error) {
 // end deletes the machines of a control plane, once the workers of the cluster are deleted. Then it removes the
 // finalizer.
 func (r *Reconciler) end(ctx context.Context, s *Snapshot) error {
-	if s.cluster == nil { // by which events of machines lead to the control plane
+	if s.cluster == nil { // without a cluster, events of machines do not reach the control plane
 		s.lookAgain(endPause)
 	}
 	switch {

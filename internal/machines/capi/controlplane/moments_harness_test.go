@@ -36,7 +36,7 @@ type momentScene struct {
 
 	mu     sync.Mutex
 	others map[string]bool // names of machines
-	seen   []watch.Event   // of machines and their objects
+	seen   []watch.Event   // events of machines and their objects
 	from   int64           // the resourceVersion of the last moment
 }
 

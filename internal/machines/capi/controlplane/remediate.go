@@ -46,7 +46,7 @@ func readRemediation(object metav1.Object, key string) *remediationData {
 // A remedy is the remediation of one machine of a control plane.
 type remedy struct {
 	owners.Remedy
-	data *remediationData // of a machine that has to be deleted; nil otherwise
+	data *remediationData // data for a machine that has to be deleted; nil otherwise
 }
 
 // machineToReplace returns the name of the machine that must be deleted; empty if there is none.

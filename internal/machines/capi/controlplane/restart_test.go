@@ -33,7 +33,7 @@ func TestKilledBetweenWrites(t *testing.T) {
 	for name, c := range map[string]struct {
 		surge      int32
 		isExtended bool
-		version    string // of the change; empty for a remediation
+		version    string // the changed version; empty for a remediation
 		wantedKept int
 	}{
 		"replaced":         {surge: 1, version: "v1.36.1"},

@@ -31,18 +31,18 @@ import (
 type Snapshot struct {
 	plane    *v1alpha1.RunlevelControlPlane
 	cluster  *clusterv1.Cluster            // nil if none refers to the control plane
-	machines map[string]*clusterv1.Machine // of the control plane, by name
+	machines map[string]*clusterv1.Machine // the machines of the control plane, by name
 	workers  int                           // other machines of the cluster
-	objects  map[string]MachineObjects     // of the machines, by their names
+	objects  map[string]MachineObjects     // objects of the machines, by the machines' names
 	outdated map[string][]string           // the reasons why machines are outdated, by their names
 	unread   error                         // the reason why the objects of some machines could not be read
 	adopt    []string
-	remedy   *remedy // of an unhealthy machine; nil if there is none
+	remedy   *remedy // remedy for an unhealthy machine; nil if there is none
 	step     Step
 	// kubeconfig is the reason why no kubeconfig exists; empty if one exists.
 	kubeconfig kubeconfigProblem
 	time       time.Time
-	after      time.Duration // until the next reconciliation; 0 if only a change causes it
+	after      time.Duration // time until the next reconciliation; 0 if only a change causes it
 }
 
 // read reads a control plane after its machines. It returns nil if the control plane does not exist.

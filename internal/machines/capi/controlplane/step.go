@@ -18,7 +18,7 @@ type Machine struct {
 	IsReplaced  bool
 	IsDeleting  bool
 	IsHeld      bool   // its deletion, by a hook
-	IsUpdating  bool   // in place
+	IsUpdating  bool   // whether the machine is being updated in place
 	IsTriggered bool   // the desired state of its update was written
 	IsChosen    bool   // annotated, to be deleted first
 	HasNode     bool   // it has joined
@@ -36,14 +36,14 @@ type Action string
 const (
 	CreateMachine   Action = "create"
 	DeleteMachine   Action = "delete"
-	UpdateMachine   Action = "update"   // in place; delete if the machine can't be updated in place
+	UpdateMachine   Action = "update"   // update in place; delete if the machine can't be updated in place
 	ContinueMachine Action = "continue" // an update in place that has begun
 )
 
 // A Step is the next step of a control plane. A step without action waits.
 type Step struct {
 	Action  Action
-	Machine string   // to be deleted or updated
+	Machine string   // the machine to delete or update
 	Waits   []string // the reasons why the step waits
 }
 

@@ -24,8 +24,8 @@ type target struct {
 // still running, if it is being deleted, or if it has no Node yet.
 type verdict struct {
 	isHealthy bool
-	reason    string   // of the condition HealthCheckSucceeded of an unhealthy machine; empty for others
-	problems  []string // of an unhealthy machine
+	reason    string   // reason of an unhealthy machine's condition HealthCheckSucceeded; empty for others
+	problems  []string // problems of an unhealthy machine
 	// again is the time until the running timeout ends; zero if none is running.
 	again time.Duration
 }

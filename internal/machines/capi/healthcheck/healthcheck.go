@@ -76,8 +76,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 type examination struct {
 	check     *clusterv1.MachineHealthCheck
 	cluster   *clusterv1.Cluster
-	isAllowed bool                 // to remediate machines
-	requested remediation.Requests // of the namespace; none without a template
+	isAllowed bool                 // whether machines may be remediated
+	requested remediation.Requests // remediation requests in the namespace; none without a template
 	now       time.Time
 }
 
@@ -129,7 +129,7 @@ func (r *Reconciler) examineAll(ctx context.Context, p *examination) (ctrl.Resul
 	if err == nil {
 		err = validate(p.check)
 	}
-	if errors.As(err, new(*invalidCheck)) { // until the spec changes
+	if errors.As(err, new(*invalidCheck)) { // retry only after a change of the spec
 		r.recorder.Eventf(p.check, nil, corev1.EventTypeWarning, reasonInvalidSpec, "Remediate", "%v", err)
 		return ctrl.Result{}, r.writeStatus(ctx, p.check, invalidStatus(p.check, err))
 	}

@@ -14,7 +14,7 @@ import (
 
 // A rollout is the plan for the sets of a deployment.
 type rollout struct {
-	revision string // of the current set, empty if there is none
+	revision string // revision of the current set; empty if there is none
 	changes  []setChange
 }
 

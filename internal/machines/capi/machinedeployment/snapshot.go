@@ -33,7 +33,7 @@ type snapshot struct {
 	invalid string
 
 	sets     []*clusterv1.MachineSet // those that the deployment controls, the oldest first
-	orphans  []*clusterv1.MachineSet // to adopt
+	orphans  []*clusterv1.MachineSet // sets to adopt
 	machines map[types.UID][]*clusterv1.Machine
 	// made is the set for the deployment's template before it is created; nil if it exists.
 	made *clusterv1.MachineSet

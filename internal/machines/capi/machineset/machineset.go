@@ -51,7 +51,7 @@ type Reconciler struct {
 	owners.Writer // its client reads from the cache
 	machines      machinetemplate.Writer
 	now           func() time.Time
-	templates     *infra.Watcher // of templates that are missing
+	templates     *infra.Watcher // watches missing templates
 }
 
 // SetupWithManager adds the controller of MachineSets to a manager.

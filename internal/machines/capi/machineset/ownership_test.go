@@ -24,7 +24,7 @@ func TestMachinesAreAdoptedAndReleasedByTheirLabels(t *testing.T) {
 		UID:        "other",
 		Controller: ptr.To(true),
 	}}
-	foreign.Finalizers = []string{"example.com/kept"} // from the garbage collector, to which its owner is invented
+	foreign.Finalizers = []string{"example.com/kept"} // its owner does not exist: prevents garbage collection
 	elsewhere.Spec.ClusterName = "another"
 	f.MustCreate(orphan, foreign, elsewhere)
 	t.Cleanup(func() {

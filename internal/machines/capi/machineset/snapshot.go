@@ -28,7 +28,7 @@ type snapshot struct {
 	machines    map[string]*clusterv1.Machine // all of the namespace, by name
 	replicas    []replicas.Replica            // those that are the set's, or may be
 	selector    labels.Selector
-	destination *clusterv1.MachineSet // to which surplus machines are moved; nil if there is none
+	destination *clusterv1.MachineSet // set that surplus machines are moved to; nil if there is none
 	// deployment is the MachineDeployment of the set. It is read only if machines are marked as unhealthy.
 	deployment *clusterv1.MachineDeployment
 	// unset is the value to set in spec.replicas if the field is not set; nil if it is.

@@ -51,9 +51,9 @@ func SetPaused(owner Owner, cluster *clusterv1.Cluster) bool {
 type Summary struct {
 	Machines        []*clusterv1.Machine
 	Current, Wanted int       // replicas
-	Problem         string    // of the last reconciliation
+	Problem         string    // problem of the last reconciliation
 	Before, After   string    // the wait of a deletion before its machines are deleted, and after that
-	Now             time.Time // of the observation
+	Now             time.Time // time of the observation
 }
 
 // SetSummary sets the conditions that summarize the machines of an owner: ScalingUp and ScalingDown, MachinesReady and

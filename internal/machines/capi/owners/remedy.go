@@ -23,7 +23,7 @@ const (
 // A Remedy is the remediation of a machine that was marked as unhealthy.
 type Remedy struct {
 	Machine *clusterv1.Machine // as it was observed
-	Changed *clusterv1.Machine // with its new condition OwnerRemediated
+	Changed *clusterv1.Machine // the machine with its new condition OwnerRemediated
 	IsDue   bool               // the machine has to be deleted
 }
 

@@ -63,7 +63,7 @@ func (r *configReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 // secretOf returns the Secret of a config. Its name contains the UID of the config, so that an existing Secret of that
 // name is the config's own, and need not be read.
 func secretOf(config *v1alpha1.KwokConfig) *corev1.Secret {
-	const longest = 200 // of 253 characters, with the UID
+	const longest = 200 // characters, out of 253 with the UID
 	name := strings.TrimRight(config.Name[:min(longest, len(config.Name))], "-.")
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{

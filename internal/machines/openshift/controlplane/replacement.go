@@ -23,7 +23,7 @@ type Machine struct {
 	IsOutdated bool // its providerSpec is not that of the template, in the failure domain of its index
 	IsDeleting bool
 	IsUnplaced bool   // the template has failure domains, but not that of the machine
-	Error      string // of the infrastructure
+	Error      string // error of the infrastructure
 	Detail     string // its phase, or the hold of its deletion
 	// Changes are the fields of its providerSpec that differ from the wanted one.
 	Changes []string

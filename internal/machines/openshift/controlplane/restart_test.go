@@ -29,7 +29,7 @@ import (
 func TestKilledAtEachWrite(t *testing.T) {
 	manageMachines(t)
 	for name, c := range map[string]struct {
-		size       string // of the template
+		size       string // instance size in the template
 		isLost     bool   // the infrastructure of a machine was deleted
 		isDeleted  bool   // two machines are deleted by hand, after their adoption
 		wantedKept int

@@ -30,7 +30,7 @@ import (
 // A Snapshot is the observed state of a set, its machines and the nodes of the control plane, with the decisions of the
 // controller: its next actions, or the problem that stops it. Views and previews use the same snapshot.
 type Snapshot struct {
-	Machines []Machine // in the order of their indexes; of an index, the older one first
+	Machines []Machine // machines by index; machines with the same index by age, the oldest first
 	Problem            // the problem that stops the controller: the condition Degraded
 	Plan
 	Adopt []string // the names of machines
@@ -40,11 +40,11 @@ type Snapshot struct {
 
 	set        *machinev1.ControlPlaneMachineSet
 	objects    map[string]*machinev1beta1.Machine // the machines by name; they may belong to the cache
-	indexes    map[string]int                     // of the machines
+	indexes    map[string]int                     // the indexes of the machines
 	template   *machineTemplate
-	placements map[int]int // from indexes to the numbers of failure domains; empty without domains
+	placements map[int]int // failure domain numbers by index; empty without domains
 	slots      []Slot
-	after      time.Duration // until the next node counts as not ready; 0 if there is none
+	after      time.Duration // time until the next node counts as not ready; 0 if there is none
 }
 
 // wanted returns the desired number of machines.

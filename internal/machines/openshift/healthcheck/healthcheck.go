@@ -78,7 +78,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if limit, err = remediation.MostUnhealthy(check.Spec.MaxUnhealthy, len(checked)); err != nil {
 		r.recorder.Eventf(check, nil, corev1.EventTypeWarning, "InvalidSpec", "Remediate",
 			"read maxUnhealthy: %v; write a number, or a percentage such as 40%%", err)
-		return ctrl.Result{}, reconcile.TerminalError(err) // until the spec changes
+		return ctrl.Result{}, reconcile.TerminalError(err) // retry only after a change of the spec
 	}
 	counted, again := remediation.Census{Machines: len(checked), Most: limit}, time.Duration(0)
 	var healthy, unhealthy []checkedMachine

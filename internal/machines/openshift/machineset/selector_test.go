@@ -95,7 +95,7 @@ func TestAnAutoscalerFindsTheMachinesOfASet(t *testing.T) {
 		f.MustGet(scaler)
 		for _, condition := range scaler.Status.Conditions {
 			if condition.Type == autoscalingv2.ScalingActive {
-				if condition.Reason != "FailedGetResourceMetric" { // of the pods, which a set of machines has none of
+				if condition.Reason != "FailedGetResourceMetric" { // a set of machines has no metrics of pods
 					t.Errorf("%s: %s", condition.Reason, condition.Message)
 				}
 				return true

@@ -26,7 +26,7 @@ const (
 // cache: they must not be changed.
 type setSnapshot struct {
 	set      *machinev1beta1.MachineSet
-	machines map[string]*machinev1beta1.Machine // by name
+	machines map[string]*machinev1beta1.Machine // the machines by name
 	replicas []replicas.Replica
 	// invalid is the reason why the set is invalid, so that no machine is changed; empty if it is valid.
 	invalid string

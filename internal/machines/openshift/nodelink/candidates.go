@@ -18,7 +18,7 @@ type candidates struct {
 	machines []*machinev1beta1.Machine // those with the providerID or an internal IP of the node
 
 	// The following are set only if there is exactly one machine.
-	nodes  []*corev1.Node            // with the providerID or an internal IP of the machine, including the node itself
+	nodes  []*corev1.Node            // nodes with the machine's providerID or internal IP, including the node itself
 	former *corev1.Node              // the node that the machine names, if it is another one and still exists
 	owners []*machinev1beta1.Machine // those that name the node, by its UID, or that the node names
 }

@@ -38,7 +38,7 @@ func (r *reconciler) injectCA(ctx context.Context, config *runtimev1.ExtensionCo
 	if err := patch.WithLock(ctx, r.cached, changed, config); err != nil {
 		return fmt.Errorf("set spec.clientConfig.caBundle of ExtensionConfig %s: %w", config.Name, err)
 	}
-	*config = *changed // with the generation that it has now
+	*config = *changed // includes the current generation
 	return nil
 }
 

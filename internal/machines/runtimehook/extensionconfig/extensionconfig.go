@@ -41,7 +41,7 @@ type Options struct {
 // A reconciler reconciles ExtensionConfigs.
 type reconciler struct {
 	cached     client.Client
-	live       client.Reader // of Secrets, which are not cached
+	live       client.Reader // reads Secrets, which are not cached
 	extensions runtimehook.Client
 	interval   time.Duration
 }

@@ -74,7 +74,7 @@ func TestServerVerdictsOfARollout(t *testing.T) {
 		resource schema.GroupVersionResource
 		object   string
 		change   string // a patch that begins another rollout
-		message  string // at some time before it is ready
+		message  string // message at some time before it is ready
 	}{
 		"a Deployment": {
 			deployments, workloadOf("apps/v1", "Deployment", late),

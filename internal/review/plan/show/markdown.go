@@ -258,7 +258,7 @@ const noWidth = "\u200b"
 var (
 	colons = regexp.MustCompile(`:([A-Za-z0-9_+-])`)
 	hashes = regexp.MustCompile(`\b[0-9a-fA-F]{7,40}\b`)
-	piece  = regexp.MustCompile(`.{6}`) // of a hash, too short to be taken for one
+	piece  = regexp.MustCompile(`.{6}`) // part of a hash, too short to be taken for one
 )
 
 // htmlCode returns a text as HTML code.

@@ -12,8 +12,8 @@ import (
 
 // Limits of Text, unless All is set.
 const (
-	maxFields   = 40 // of an object
-	maxWarnings = 20 // of a reason
+	maxFields   = 40 // fields of an object
+	maxWarnings = 20 // warnings with the same reason
 )
 
 // Text writes the plan for a terminal.

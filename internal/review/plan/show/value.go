@@ -20,8 +20,8 @@ const maxValueLength = 72
 // A difference is the change of a field: in a line, or in several.
 type difference struct {
 	path     string
-	old, new string   // in a line
-	lines    []string // of a text of several lines: those that differ, with "-" or "+" in front
+	old, new string   // values in one line
+	lines    []string // lines of a text that differ, with "-" or "+" in front
 	refused  bool
 
 	overwrites string // the managers that have set the old value

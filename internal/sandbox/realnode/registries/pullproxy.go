@@ -47,7 +47,7 @@ func StartPullProxy(address netip.Addr, offline bool) (*http.Server, *url.URL, e
 // A pullProxy connects the container runtimes of the nodes with registries: the network of the nodes has no other way
 // out of this machine. It refuses pods: those on the host network have the addresses of nodes, but not the credentials.
 type pullProxy struct {
-	authorization string // of the container runtimes
+	authorization string // Authorization header of the container runtimes
 	dial          relay.DialFunc
 }
 

@@ -15,8 +15,8 @@ import (
 // must not move them further away.
 type invariants struct {
 	world    *world
-	machines int // at the last check
-	fewest   int // that must be available
+	machines int // machines at the last check
+	fewest   int // fewest machines that must be available
 }
 
 // begin sets the limits after a change of the deployment.

@@ -20,8 +20,8 @@ import (
 // A RolloutSpec is the spec of a deployment. MaxSurge and MaxUnavailable are resolved: at least one is not 0.
 type RolloutSpec struct {
 	Replicas       int
-	MaxSurge       int // of a rolling update
-	MaxUnavailable int // of a rolling update
+	MaxSurge       int // limit of a rolling update
+	MaxUnavailable int // limit of a rolling update
 	IsOnDelete     bool
 	IsPaused       bool // nothing is rolled out, but the existing sets are scaled
 }
@@ -29,12 +29,12 @@ type RolloutSpec struct {
 // A SetState is the observed state of a MachineSet.
 type SetState struct {
 	Name      string
-	Replicas  int // of its spec
+	Replicas  int // spec.replicas
 	Current   int // machines, including those that are being deleted
 	Available int
 	UpToDate  int
 
-	InPlace      InPlaceDecision // of an old set
+	InPlace      InPlaceDecision // decision for an old set
 	Arrived      []string        // machines that were moved to the set, and are not counted among its replicas yet
 	Acknowledged []string        // moved machines that are counted
 	Unmoved      int             // machines that the set has still to move to another one
@@ -60,7 +60,7 @@ type RolloutState struct {
 // A RolloutPlan has a step for each set, even if nothing changes.
 type RolloutPlan struct {
 	New *SetStep  // nil if the deployment has no new set
-	Old []SetStep // in the order of the state's
+	Old []SetStep // steps in the order of the state's sets
 }
 
 // A SetStep is the desired state of a set.
