@@ -111,7 +111,7 @@ func (e *extension) updateMachine(ctx context.Context, request *hooksv1.UpdateMa
 	}
 	left, err := e.wait(ctx, node, wanted, request.Settings[delaySetting])
 	if err != nil || left > 0 {
-		response.RetryAfterSeconds = int32(left.Seconds()) + 1 // in full seconds; 0 means done
+		response.RetryAfterSeconds = int32(left.Seconds()) + 1 // full seconds; 0 means done
 		response.Message = fmt.Sprintf("takes %s", request.Settings[delaySetting])
 		return err
 	}

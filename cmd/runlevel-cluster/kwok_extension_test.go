@@ -196,7 +196,7 @@ func updateOf(t *testing.T, node *corev1.Node, spec string) *hooksv1.UpdateMachi
 		t.Fatal(err)
 	}
 	request := &hooksv1.UpdateMachineRequest{}
-	request.Desired.Machine.Name, request.Desired.Machine.Namespace = "m", node.Name // of the namespace's name
+	request.Desired.Machine.Name, request.Desired.Machine.Namespace = "m", node.Name // both have the same name
 	request.Desired.Machine.Spec.Version = "v1.36.0"
 	request.Desired.InfrastructureMachine = runtime.RawExtension{Object: machine}
 	return request

@@ -82,7 +82,7 @@ func TestScripts(t *testing.T) {
 			name := fmt.Sprintf("script-%d-%s", os.Getpid(), rand.String(5))
 			env.Setenv("NAME", name)
 			env.Values["t"], env.Values[guestKey{}] = env.T(), &guest{}
-			env.Defer(func() { _ = sandbox.Down(context.Background(), name) }) // if the script did not
+			env.Defer(func() { _ = sandbox.Down(context.Background(), name) }) // deletes a leftover sandbox
 			return nil
 		},
 		Cmds: commands,

@@ -110,7 +110,7 @@ func schemaName(args []string, document any) string {
 		}
 		return "get-objects"
 	case "uninstall":
-		if fields["objects"] != nil { // of the operator
+		if fields["objects"] != nil { // output of the operator's uninstall
 			return "install"
 		}
 	case "sandbox":

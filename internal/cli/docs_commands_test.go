@@ -90,7 +90,7 @@ func parse(arguments []string) error {
 	case command.HasSubCommands() && command.Parent() == nil && len(rest) > 0 && !strings.HasPrefix(rest[0], "-"):
 		return errors.New("unknown verb")
 	}
-	var value *pflag.ValueRequiredError // of a flag that a text names
+	var value *pflag.ValueRequiredError // the value of a flag that a text only names
 	if err := command.ParseFlags(rest); !errors.Is(err, pflag.ErrHelp) && !errors.As(err, &value) {
 		return err
 	}

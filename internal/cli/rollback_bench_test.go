@@ -52,7 +52,7 @@ func BenchmarkRollback(b *testing.B) {
 type largeRelease struct {
 	*testing.B
 	name   string
-	files  map[string]string // by version, in txtar
+	files  map[string]string // version -> its files as txtar
 	folder string
 }
 

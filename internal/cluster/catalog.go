@@ -75,8 +75,8 @@ type catalog struct {
 	read    bool
 	served  map[schema.GroupKind][]Resource // the preferred version first
 	listed  map[schema.GroupVersion]bool    // versions whose kinds are all known
-	unknown map[string]error                // by group: why not all its kinds are known
-	learnt  map[schema.GroupKind][]Resource // from definitions, until the server lists them, too
+	unknown map[string]error                // group -> why not all its kinds are known
+	learnt  map[schema.GroupKind][]Resource // kinds known from definitions, until the server also lists them
 
 	custom    map[schema.GroupVersion]bool // group versions of definitions; nil if not read
 	customErr error                        // why they can't be read

@@ -74,7 +74,7 @@ func TestKindsOfDefinitionsAreCustom(t *testing.T) {
 		{Group: "custom.example.com", Version: "v1alpha1", Kind: "Widget"}: false, // not served
 		{Group: "unserved.example.com", Version: "v1", Kind: "Widget"}:     false,
 		{Group: "apps", Version: "v1", Kind: "Deployment"}:                 false,
-		{Group: "apps", Version: "v1", Kind: "Unheard"}:                    false, // of a newer server
+		{Group: "apps", Version: "v1", Kind: "Unheard"}:                    false, // a kind of a newer server
 		{Version: "v1", Kind: "ConfigMap"}:                                 false,
 	} {
 		resource := cluster.Resource{GroupVersionResource: kind.GroupVersion().WithResource("any"), Kind: kind.Kind}
@@ -91,7 +91,7 @@ func TestKindOfAnAggregatedAPIIsNotCustom(t *testing.T) {
 		kind := widgetsOf("elsewhere.example.com", "v1")
 		establish(t, testbed.Connect(t), definition)
 		awaitCustom(t, kind)
-		for _, label := range []string{"null", `"onstart"`} { // with these, no controller corrects it
+		for _, label := range []string{"null", `"onstart"`} { // no controller corrects these labels
 			patchAPIService(t, "v1.elsewhere.example.com", "{"+labelled(label)+", "+elsewhere+"}")
 			if isCustom(t, kind) {
 				t.Errorf("a kind of an aggregated API with label %s is custom", label)

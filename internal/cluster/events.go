@@ -16,7 +16,7 @@ import (
 type ObjectEvent struct {
 	ID        kinds.ID
 	UID       types.UID
-	Reason    string // in one word
+	Reason    string // a single word
 	IsWarning bool
 	Message   string
 }
@@ -32,7 +32,7 @@ func RecordEvent(ctx context.Context, c *Cluster, event ObjectEvent) error {
 		Name:      event.ID.Name,
 		UID:       event.UID,
 	}
-	// on an error, the kind is no longer served either
+	// An error means that the kind is no longer served either.
 	if resource, err := c.FindKind(ctx, event.ID.GroupKind()); err == nil {
 		reference.APIVersion = resource.GroupVersion().String()
 		if !resource.Namespaced {

@@ -21,7 +21,7 @@ const (
 // so only a new connection may be to a new server. The server has read all its roles once it is ready.
 type rolesTransport struct {
 	next  http.RoundTripper
-	path  string                   // of the server's readiness, which all users may read
+	path  string                   // path of the server's readiness, which all users may read
 	ready atomic.Pointer[net.Conn] // the last connection to a server that was ready
 }
 
@@ -66,7 +66,7 @@ func isRepeatable(request *http.Request) bool {
 func (t *rolesTransport) awaitReady(refused *http.Request) {
 	var last atomic.Pointer[net.Conn]
 	for range rolesTries {
-		// by the same user
+		// The probe is a request of the same user.
 		probe := onConnection(refused.Clone(refused.Context()), func(conn net.Conn) { last.Store(&conn) })
 		probe.Method, probe.Body, probe.GetBody, probe.ContentLength = http.MethodGet, nil, nil, 0
 		probe.Header.Del("Content-Type")

@@ -183,7 +183,7 @@ func TestComponentWithLongMessages(t *testing.T) {
 	s.report("till", "1.0.0")
 	s.until("installed", isAt("1.0.0"))
 	s.report("till", "1.0.0", func(o *configv1.ClusterOperatorStatus) {
-		// of which the API server takes two
+		// The API server accepts an object with two such messages.
 		message := "\x1b[31mno\n* all is well" + strings.Repeat(" for ever", 70_000)
 		degraded, upgradeable := condition(configv1.OperatorDegraded, configv1.ConditionTrue),
 			condition(configv1.OperatorUpgradeable, configv1.ConditionFalse)

@@ -21,7 +21,7 @@ type life struct {
 	kill    context.CancelFunc
 	isDead  *atomic.Bool
 	isFatal func(*http.Request) bool
-	skew    time.Duration // of the API server's clock, as this operator sees it
+	skew    time.Duration // offset of the API server's clock, as this operator sees it
 }
 
 var errKilled = errors.New("the process was killed")
@@ -69,7 +69,7 @@ func (s *stage) live(ctx context.Context, isFatal func(*http.Request) bool, skew
 				Namespace: system,
 				Name:      "runlevel-release-default",
 			}}
-			_ = s.client.Delete(ctx, lease) // while the API server does not answer, this fails
+			_ = s.client.Delete(ctx, lease) // fails while the API server does not answer
 		} else if err != nil {
 			s.t.Log("an operator ended:", err)
 		}

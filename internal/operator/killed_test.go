@@ -23,8 +23,8 @@ import (
 type reaper struct {
 	mu     sync.Mutex
 	stage  string
-	deaths map[string]int // by the write that the operator died of
-	writes []string       // that reached the API server
+	deaths map[string]int // keyed by the write at which the operator was killed
+	writes []string       // writes that reached the API server
 }
 
 // kills returns whether a write is one that too few operators of this stage have died of.

@@ -20,7 +20,7 @@ import (
 // lock only reports that it does not lead.
 type monitor struct {
 	machine *stateMachine
-	ctx     context.Context // of the operator: a scrape has none
+	ctx     context.Context // context of the operator: a scrape has none
 	client  client.Reader   // which reads from the cache
 }
 
@@ -35,7 +35,7 @@ func registerMonitor(ctx context.Context, manager ctrl.Manager, machine *stateMa
 	if _, err := operators.AddEventHandler(transitions(machine.counters)); err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry() // of this operator: there may be several in one process
+	registry := prometheus.NewRegistry() // not the global registry: a process may run several operators
 	registry.MustRegister(m, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return metricsserver.Serve(manager, manager.GetConfig(), "runlevel-operator", registry, machine.options.Metrics)

@@ -44,12 +44,12 @@ import (
 type Options struct {
 	// Payload is the release to apply if the ClusterVersion requests none: an image by digest, or a folder.
 	Payload   string
-	Namespace string   // of the record and the lock; session.DefaultNamespace if it is empty
-	Name      string   // of this process, as the holder of the lock; its host name if it is empty
-	Container string   // of this process, if it is the only operator there: see lock.Options
-	Profile   string   // of the cluster; empty takes manifests of all profiles
+	Namespace string   // namespace of the record and the lock; empty means session.DefaultNamespace
+	Name      string   // name of this process, as the holder of the lock; empty means its host name
+	Container string   // container of this process, if it is the only operator there: see lock.Options
+	Profile   string   // profile of the cluster; empty takes manifests of all profiles
 	Exclude   string   // leaves out manifests that are annotated exclude.release.openshift.io/NAME
-	Features  Features // of a cluster without FeatureGate "cluster"
+	Features  Features // features of a cluster without FeatureGate "cluster"
 	Standard  ready.Standard
 	Listen    string // the address of /healthz and /readyz; empty for none
 	CacheDir  string // the folder for pulled images; empty for none
@@ -62,7 +62,7 @@ type Options struct {
 	// LockDuration is the time until the lock of a killed leader expires; 0 means half a minute.
 	LockDuration time.Duration
 
-	limits limits // of probes; the usual ones if it is empty
+	limits limits // limits of probes; empty means the usual ones
 }
 
 // Run runs an operator until ctx ends. It waits for an API server that does not answer. If another process takes the
@@ -153,7 +153,7 @@ func newManager(connection *rest.Config) (ctrl.Manager, error) {
 	m, err := ctrl.NewManager(connection, ctrl.Options{
 		Scheme: scheme,
 		Controller: config.Controller{
-			SkipNameValidation: ptr.To(true), // for several in one process
+			SkipNameValidation: ptr.To(true), // one process may run several operators
 			// An operator that ended because its caches can't list, without rights or without an answer, would be
 			// started again after longer and longer pauses. It is not ready until it can, and its probes fail when that
 			// takes too long.

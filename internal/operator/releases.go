@@ -31,7 +31,7 @@ const mostCached = 3
 // releases reads releases. It caches the images that it has pulled in a folder, by digest.
 type releases struct {
 	cluster   *cluster.Cluster
-	namespace string // of the record
+	namespace string // namespace of the record
 	folder    string
 	source    source.Options
 	payload   payload.Options

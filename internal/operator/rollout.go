@@ -125,7 +125,7 @@ func (c *candidate) verify(ctx context.Context, current *rollout) error {
 		unread := fmt.Errorf("release %s can't be read, which may demand signatures", c.target.Before.Image)
 		c.signed.risk = c.forcedRisk(unread)
 		return nil
-	case current.release.target.Image == c.target.Image: // with other objects
+	case current.release.target.Image == c.target.Image: // only other objects of the target differ
 		c.signed = current.release.signed
 		return nil
 	}
@@ -288,7 +288,7 @@ type verification struct {
 	isVerified  bool
 	unverified  string   // why the image was not verified, if the current release requires no signatures
 	risk        string   // the risk that force has overridden
-	risksBefore []string // that were accepted before a restart
+	risksBefore []string // risks that were accepted before a restart
 }
 
 // recorded returns the verification of the image of the release that was begun last. After a kill of the operator, the
@@ -316,7 +316,7 @@ func (v verification) acceptedRisks(others []string) string {
 type announcer struct {
 	cluster *cluster.Cluster
 	recent  *cache.Expiring           // the events that were written recently
-	uid     atomic.Pointer[types.UID] // of the ClusterVersion; nil before it was read
+	uid     atomic.Pointer[types.UID] // UID of the ClusterVersion; nil before it was read
 }
 
 func newAnnouncer(c *cluster.Cluster) *announcer {

@@ -50,13 +50,13 @@ type rollout struct {
 	state      currentState
 	mode       graph.Mode
 	intent     progress.Intent
-	steps      *apply.RunState      // of the last apply; nil before it has begun
-	progress   progress.Progress    // of the steps
+	steps      *apply.RunState      // steps of the last apply; nil before it has begun
+	progress   progress.Progress    // progress of the steps
 	done       int                  // the highest count of applied manifests in the progress
 	before     []apply.RunStepState // steps that have failed in previous applies
 	isRecorded bool                 // the record has an apply of the release
-	backoff    wait.Backoff         // of applies that fail
-	err        error                // of the last apply that has ended
+	backoff    wait.Backoff         // pauses between applies that fail
+	err        error                // error of the last apply that has ended
 }
 
 // A currentState is a state of the current release: see stateMachine.

@@ -35,7 +35,7 @@ type signer struct {
 	store string
 
 	mu     sync.Mutex
-	signed map[string][]byte // by path
+	signed map[string][]byte // keyed by path
 }
 
 // newSigner returns a signer whose store has no signatures.
@@ -160,7 +160,7 @@ func TestReleasesAreSigned(t *testing.T) {
 	s.until("the missing verification is in the status", isReported)
 	s.restart()
 	s.must(s.client.Delete(t.Context(), s.settings()))
-	s.untilSettings("1.0.3") // by the new process
+	s.untilSettings("1.0.3") // the new process has created the ConfigMap
 	s.must(s.client.Patch(t.Context(), s.version(),
 		client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"channel": "stable"}}`))))
 	last := s.until("the edit is observed", func(v *configv1.ClusterVersion) bool {

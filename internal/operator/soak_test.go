@@ -64,11 +64,11 @@ type soak struct {
 	*stage
 	random   *rand.Rand
 	images   map[string]string
-	versions []string // that were asked for, newest first
+	versions []string // requested versions, newest first
 	running  sync.WaitGroup
 
 	mu     sync.Mutex
-	writes int // that the operator may do before it is killed; negative lets it live
+	writes int // remaining writes until the operator is killed; negative for no kill
 	lives  int // operators that were started
 }
 

@@ -55,16 +55,16 @@ type stateMachine struct {
 	updates  *updates
 	health   *health
 	counters *metrics.Counters
-	sender   *notify.Sender // of notifications; nil without receivers
+	sender   *notify.Sender // sends notifications; nil without receivers
 
 	outputChanged chan event.GenericEvent // receives an element when the output has changed
 	inputChanged  chan struct{}           // receives an element when the input was set
-	group         *errgroup.Group         // of the goroutines of run
+	group         *errgroup.Group         // goroutines of run
 
 	mu         sync.Mutex             // is locked before the mutexes of the session and its keeper
 	session    *session.Session       // nil until the lock is held
 	input      machineInput           // without a target until it is set
-	risks      []precondition.Finding // that hold back a minor update
+	risks      []precondition.Finding // risks that block a minor update
 	judged     []precondition.Finding // the risks when the gate ran last
 	acceptance clusterversion.Acceptance
 	current    *rollout // nil until a release is accepted
@@ -75,7 +75,7 @@ type stateMachine struct {
 
 // A machineInput is the requested release, and the observed state of the cluster.
 type machineInput struct {
-	target   *target // with the settings of the cluster
+	target   *target // includes the settings of the cluster
 	record   *record.Record
 	deletes  []precondition.Delete      // the pending ones of the record
 	observed clusterversion.Observation // without the fields that the output adds
@@ -87,7 +87,7 @@ type machineOutput struct {
 	Applied    *clusterversion.AppliedRelease // nil until a release is accepted
 	Unwatched  int                            // kinds of the current release whose changes are not seen
 	FullPass   time.Time                      // when all objects of the current release were last applied or checked
-	Record     *record.Record                 // of the input; nil until it is set
+	Record     *record.Record                 // record of the input; nil until it is set
 }
 
 func newStateMachine(c *cluster.Cluster, o Options) *stateMachine {

@@ -21,12 +21,12 @@ type target struct {
 	Force            bool
 	Overrides        []configv1.ComponentOverride
 	Capabilities     *configv1.ClusterVersionCapabilitiesSpec
-	Enabled          []configv1.ClusterVersionCapability // that stay enabled
+	Enabled          []configv1.ClusterVersionCapability // capabilities that stay enabled
 	Injection        payload.Injection                   // settings of the cluster that manifests may ask for
-	Features         Features                            // of the cluster
+	Features         Features                            // features of the cluster
 	// Before is another release, which was started last. It is kept in place until this release is accepted.
 	Before *target
-	signed verification // of the image, if the release was begun before
+	signed verification // verification of the image, if the release was begun before
 	// Previous is the last completed version in the history of the ClusterVersion.
 	Previous string
 	// unread is the release that was applied last, if the operator can't read its source, or if its entry of the record
@@ -59,7 +59,7 @@ func (t *target) hasSameObjects(other *target) bool {
 // targetInputs are the inputs of choose beside the ClusterVersion.
 type targetInputs struct {
 	record      *record.Record
-	current     *target // of the current release; nil if there is none
+	current     *target // target of the current release; nil if there is none
 	own         string  // the release that the operator was started with
 	isConfirmed bool    // the newest entry of the record is confirmed
 }

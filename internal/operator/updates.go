@@ -67,7 +67,7 @@ func (u *updates) run(ctx context.Context) error {
 func (u *updates) beginAttempt(ctx context.Context) (context.Context, updateservice.Query) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.cancel() // of the attempt before, which has ended
+	u.cancel() // cancels the context of the previous attempt, which has ended
 	ctx, u.cancel = context.WithCancel(ctx)
 	return ctx, u.query
 }

@@ -41,7 +41,7 @@ type Record struct {
 	// ever applied: orphans are searched in these; sorted, each once
 	Kinds   []AppliedKind `json:"kinds,omitempty"`
 	Jobs    []Job         `json:"jobs,omitempty"`  // finished Jobs, so that a Job is not run again after its TTL
-	Waits   []ObjectWait  `json:"waits,omitempty"` // of the process that applies the release
+	Waits   []ObjectWait  `json:"waits,omitempty"` // waits of the process that applies the release
 	Run     *Run          `json:"run,omitempty"`   // the current run, or the last one if it has failed
 	Repairs *Repairs      `json:"repairs,omitempty"`
 	// begun and not ended: some objects of the release may have been deleted
@@ -97,7 +97,7 @@ type HistoryEntry struct {
 	Revision int         `json:"revision,omitempty"` // counted from 1, and never used again
 	State    UpdateState `json:"state"`
 	Version  string      `json:"version,omitempty"`
-	Hash     string      `json:"hash,omitempty"` // of the payload
+	Hash     string      `json:"hash,omitempty"` // hash of the payload
 	// the hash of all the release's files, before filters; old entries have none
 	Content   string       `json:"content,omitempty"`
 	Source    string       `json:"source,omitempty"`
@@ -112,9 +112,9 @@ type HistoryEntry struct {
 	Rollback *Rollback      `json:"rollback,omitempty"` // nil if the update was none
 	// Capabilities are those that were enabled, if not all were.
 	Capabilities []configv1.ClusterVersionCapability `json:"capabilities,omitempty"`
-	// of the version; missing in some old entries
+	// tombstones of the version; missing in some old entries
 	Tombstones []kinds.ID `json:"tombstones,omitempty"`
-	End        *End       `json:"end,omitempty"` // of its last run, if that has not completed it
+	End        *End       `json:"end,omitempty"` // end of the last run, if that has not completed the update
 	// tests of the release, by the last run of each
 	FailedTests []ObjectFailure `json:"failedTests,omitempty"`
 }
@@ -131,7 +131,7 @@ func (e *HistoryEntry) NoteTests(run []kinds.ID, failed []ObjectFailure) {
 // has lost its lock, has none.
 type End struct {
 	Time     metav1.Time     `json:"time"`
-	Reason   string          `json:"reason,omitempty"` // in the words of the cluster-version operator
+	Reason   string          `json:"reason,omitempty"` // reason as the cluster-version operator names it
 	Message  string          `json:"message"`
 	Failures []ObjectFailure `json:"failures,omitempty"` // the first ones; missing in some old entries
 	More     int             `json:"more,omitempty"`     // failures that are left out
@@ -140,7 +140,7 @@ type End struct {
 // An ObjectFailure is an object that was not applied, or was not ready.
 type ObjectFailure struct {
 	kinds.ID `json:",inline"`
-	Hook     string `json:"hook,omitempty"` // of the object, if that has failed
+	Hook     string `json:"hook,omitempty"` // hook of the object, if the hook has failed
 	File     string `json:"file,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 	Message  string `json:"message"`
@@ -149,7 +149,7 @@ type ObjectFailure struct {
 // A Tombstone is a requested delete.
 type Tombstone struct {
 	kinds.ID    `json:",inline"`
-	UID         types.UID   `json:"uid,omitempty"`     // of the object to delete; "" if it was not observed yet
+	UID         types.UID   `json:"uid,omitempty"`     // UID of the object to delete; "" if it was not observed yet
 	Version     string      `json:"version,omitempty"` // the version that requested the delete
 	RequestedAt metav1.Time `json:"asked"`
 	IsBack      bool        `json:"isBack,omitempty"` // an earlier version had deleted it, and it was recreated
@@ -172,13 +172,13 @@ type AppliedKind struct {
 type Job struct {
 	kinds.ID `json:",inline"`
 	UID      types.UID `json:"uid,omitempty"`
-	Sum      string    `json:"sum,omitempty"` // of its manifest
+	Sum      string    `json:"sum,omitempty"` // checksum of the manifest
 }
 
 // An ObjectWait is an object or a hook that the applier waits for.
 type ObjectWait struct {
 	kinds.ID `json:",inline"`
-	Hook     string      `json:"hook,omitempty"` // of the object, if that waits
+	Hook     string      `json:"hook,omitempty"` // hook of the object, if the hook waits
 	For      string      `json:"for"`
 	Since    metav1.Time `json:"since"`
 }

@@ -24,7 +24,7 @@ func TestUpdateContinues(t *testing.T) {
 	if r.Newest() != nil || r.Applied() != nil {
 		t.Errorf("before all, newest is %v, applied %v", r.Newest(), r.Applied())
 	}
-	r.Complete(at(0)) // of nothing
+	r.Complete(at(0)) // nothing to complete
 	r.Begin(record.HistoryEntry{Version: "1", Hash: "a", Mode: "Install", Started: at(1)})
 	r.Complete(at(2))
 	r.Complete(at(3)) // a second call, which does not change the time

@@ -15,7 +15,7 @@ import (
 // KeptFiles are the copy of the files of an update, which package files has written, or why there is none.
 type KeptFiles struct {
 	Digest  string      `json:"digest,omitempty"`
-	Pieces  []types.UID `json:"pieces,omitempty"`  // of its Secrets, in order
+	Pieces  []types.UID `json:"pieces,omitempty"`  // UIDs of the Secrets, in order
 	NotKept string      `json:"notKept,omitempty"` // why no copy exists
 }
 

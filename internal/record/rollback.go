@@ -11,7 +11,7 @@ import (
 type Rollback struct {
 	To      int    `json:"to"`                // the revision whose files are applied
 	From    int    `json:"from"`              // the revision before the rollback
-	Version string `json:"version,omitempty"` // of the revision before the rollback
+	Version string `json:"version,omitempty"` // version of the revision before the rollback
 	By      string `json:"by,omitempty"`      // the process that has begun it
 	Reason  string `json:"reason,omitempty"`
 }

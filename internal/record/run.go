@@ -19,7 +19,7 @@ import (
 type Run struct {
 	Version    string      `json:"version,omitempty"`
 	Mode       string      `json:"mode,omitempty"` // as package graph calls it
-	ReportedAt metav1.Time `json:"told"`           // by the server's clock
+	ReportedAt metav1.Time `json:"told"`           // server time
 	Ended      bool        `json:"ended,omitempty"`
 	Error      string      `json:"error,omitempty"` // why an ended run has not done all
 	Nodes      []RunNode   `json:"nodes,omitempty"` // unfinished nodes, in the order of the graph
@@ -101,7 +101,7 @@ func (r *Run) steps() iter.Seq[*RunStep] {
 
 // Repairs are the repairs since the newest update began.
 type Repairs struct {
-	Count  int      `json:"count"`  // of all repairs
+	Count  int      `json:"count"`  // number of all repairs
 	Latest []Repair `json:"latest"` // the last repaired objects, the newest first
 }
 
@@ -109,7 +109,7 @@ type Repairs struct {
 type Repair struct {
 	kinds.ID `json:",inline"`
 	Count    int         `json:"count"` // how often, as long as it is among the latest
-	Time     metav1.Time `json:"time"`  // of the last repair
+	Time     metav1.Time `json:"time"`  // time of the last repair
 	Message  string      `json:"message"`
 }
 
@@ -157,7 +157,7 @@ func (r *Record) RememberHooks(id kinds.ID, state deploymenthook.State) {
 
 // A HookOverride is a lifecycle hook that a user has skipped, or run again.
 type HookOverride struct {
-	kinds.ID `json:",inline"`     // of the Deployment
+	kinds.ID `json:",inline"`     // the Deployment
 	Hook     deploymenthook.Stage `json:"hook"`
 	IsRerun  bool                 `json:"rerun,omitempty"` // false if it was skipped
 	By       string               `json:"by"`

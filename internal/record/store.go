@@ -56,7 +56,7 @@ type Store struct {
 	loaded *corev1.ConfigMap // as last read or written; nil if there was none
 	sent   []string          // the records sent since, without a response
 	copied string            // the copy in the Lease, as last written
-	loss   string            // of the record, in words; "" if it was never lost
+	loss   string            // why the record was lost; "" if it was never lost
 }
 
 // NewStore returns the store of a release's record. It sends no requests.

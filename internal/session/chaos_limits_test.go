@@ -240,12 +240,12 @@ func TestThousandsOfObjects(t *testing.T) {
 	}
 	sent := &traffic{}
 	release, c := load(t, name, "1.0.0", configMaps(count)), connectAs(t, name, sent.note)
-	versions := map[graph.Mode]map[string]string{} // of the objects after each run, by name
+	versions := map[graph.Mode]map[string]string{} // versions of the objects after each run, keyed by name
 	for _, run := range []struct {
 		mode graph.Mode
 		want map[object.Action]int
 	}{
-		{graph.Install, map[object.Action]int{object.Created: count + 1}}, // with their Namespace
+		{graph.Install, map[object.Action]int{object.Created: count + 1}}, // one more for their Namespace
 		{graph.Reconcile, map[object.Action]int{object.Unchanged: count + 1}},
 	} {
 		runtime.GC()

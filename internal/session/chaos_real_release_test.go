@@ -120,7 +120,7 @@ func mustAskForLittle(t *testing.T, release *payload.Payload, outcome *session.O
 			leftOut[file] = leftOut[file] || strings.HasSuffix(warning.Text, ": dropped")
 		}
 	}
-	verbs := map[string]string{"/dnses.operator.openshift.io": "patch"} // that are allowed, by namespace and name
+	verbs := map[string]string{"/dnses.operator.openshift.io": "patch"} // allowed verbs, keyed by namespace and name
 	for _, manifest := range release.Manifests {
 		key := manifest.ID().Namespace + "/" + manifest.ID().Name
 		switch {

@@ -209,7 +209,7 @@ func TestAKeeperThatSleptRepairsNothing(t *testing.T) {
 	}
 	checkVersions(t, release, "1.1.1", many)
 	hasOutput := func(words string) bool { return strings.Contains(s.output.String(), words) }
-	// if its watches end before it renews the lock, it reports the second message
+	// The second message is reported if its watches end before it renews the lock.
 	if !hasOutput("freed it") && !hasOutput("something else was applied") {
 		t.Errorf("the output has no reason for the end: %s", s.output)
 	}

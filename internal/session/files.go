@@ -25,8 +25,8 @@ func (o FileOptions) most() int { return cmp.Or(o.HistoryMax, DefaultHistoryMax)
 type fileCopies struct {
 	store    files.Store
 	stored   []files.Copy    // the newest first
-	needed   map[string]bool // by digest
-	recorded map[string]bool // by digest, before this apply
+	needed   map[string]bool // keyed by digest
+	recorded map[string]bool // keyed by digest; as recorded before this apply
 	most     int             // how many versions are needed
 	warnings []string
 }

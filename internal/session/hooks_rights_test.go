@@ -17,7 +17,7 @@ func TestHooksNeedTheRightsThatTheGateRequires(t *testing.T) {
 	}
 	user := r.release
 	user.config = test.Account(t, r.namespace, "user",
-		may("", "configmaps", "get", "list", "watch", "create", "update"), // for the record
+		may("", "configmaps", "get", "list", "watch", "create", "update"), // rights on the record
 		may("coordination.k8s.io", "leases", "get", "create", "update"),
 		may("apps", "deployments", "get", "list", "watch", "create", "patch"),
 		may("apps", "deployments/status", "patch"),

@@ -56,7 +56,7 @@ spec:
 const (
 	hookSucceeds = `{name: SANDBOX_EXIT_CODE, value: "0"}`
 	hookFails    = `{name: SANDBOX_EXIT_CODE, value: "3"}`
-	// until it is ended, or deleted
+	// The hook runs until it is ended, or deleted.
 	hookRunsOn = `{name: SANDBOX_POD, value: run}, {name: SANDBOX_STOP_AFTER, value: 1s}`
 )
 

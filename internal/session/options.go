@@ -21,7 +21,7 @@ const DefaultNamespace = "runlevel-system"
 
 // Options configure an apply. An empty Apply.Mode is chosen by the record.
 type Options struct {
-	Namespace string   // of the record and the lock; DefaultNamespace if it is empty
+	Namespace string   // namespace of the record and the lock; empty means DefaultNamespace
 	Source    string   // the source of the payload, for the history
 	Own       string   // the source that an operator was started with, for the record
 	Force     bool     // go on although the gate refuses the apply
@@ -34,7 +34,7 @@ type Options struct {
 	Lock     lock.Options
 	Apply    apply.Options
 	Files    FileOptions
-	Notify   *notify.Sender // of what happens to the release; nil sends nothing
+	Notify   *notify.Sender // sends events of the release; nil sends none
 	HasTests bool           // tests follow, and Outcome.Completed is reported after them
 	// Keep configures how the payload is kept in place, until the context ends; nil ends when everything is applied.
 	// Its Apply and WasComplete are set by the session.
@@ -72,16 +72,16 @@ type Outcome struct {
 	Previous string // the version that was applied before; empty if there was none
 	Begun    string // the version that began last; empty if there was none
 	Mode     graph.Mode
-	Findings []precondition.Finding // of the gate
+	Findings []precondition.Finding // findings of the gate
 	Forced   []string               // checks of the gate that were overridden
 	Report   *apply.Report          // nil if the apply was not begun
 	Deletes  []precondition.Delete  // those that are pending at the end
 	Orphans  []Orphan
-	Notes    []string // on requests that failed
+	Notes    []string // requests that failed
 	// FileWarnings report files that could not be stored, or files of earlier versions that could not be deleted.
 	FileWarnings []string
 	Took         time.Duration
-	Durations    record.Durations // of the last completed apply of this mode
+	Durations    record.Durations // durations of the last completed apply of this mode
 	IsSame       bool             // the last apply had the same version and content
 	Err          error            // why not everything is done
 	// IsInterrupted is set if the API server did not answer, and the apply continues when it does.
@@ -90,7 +90,7 @@ type Outcome struct {
 	// Completed is the event of a complete apply that was not reported: see Options.HasTests.
 	Completed notify.Event
 
-	record types.UID // of the ConfigMap; "" if there was none
+	record types.UID // UID of the ConfigMap; "" if there was none
 }
 
 // afterOutage returns the options of an apply that continues after an outage. It keeps changes of other processes.

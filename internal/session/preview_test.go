@@ -183,7 +183,7 @@ func TestAPreviewWithoutTheRecord(t *testing.T) {
 			saw = r.preview("1.0.1", settings+prices, func(options *session.Options) { options.Namespace = records })
 			return saw.Report != nil && !strings.Contains(done(saw), "failed"), nil
 		})
-	// by the annotation with the version
+	// The annotation with the version selects the mode.
 	if got := done(saw); got != "created prices, configured settings" || saw.Mode != graph.Update {
 		t.Errorf("%s: %s", saw.Mode, got)
 	}

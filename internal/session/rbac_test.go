@@ -102,7 +102,7 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 				"\n")); diff != "" {
 			t.Errorf("requests (-want +got)\n%s", diff)
 		}
-		if len(again.Report.Warnings) != 1 { // on autoscalers
+		if len(again.Report.Warnings) != 1 { // one warning on autoscalers
 			t.Errorf("got warnings %v", again.Report.Warnings)
 		}
 	}

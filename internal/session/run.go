@@ -163,7 +163,7 @@ func (r *run) run(ctx context.Context) error {
 // again when it is applied. A release is not kept in place during its uninstall.
 func (r *run) askGate() error {
 	blocking := precondition.Blocking(r.outcome.Findings)
-	if r.options.Keep != nil && r.outcome.IsSame && !r.options.Force { // with force, the overridden checks are recorded
+	if r.options.Keep != nil && r.outcome.IsSame && !r.options.Force { // force records the overridden checks
 		blocking = slices.DeleteFunc(blocking, func(f precondition.Finding) bool {
 			return f.Check != precondition.BeingUninstalled
 		})

@@ -48,7 +48,7 @@ type Session struct {
 	notifier *notify.Notifier
 
 	mu         sync.Mutex
-	newest     *applyQueueEntry // of the last apply; nil before the first
+	newest     *applyQueueEntry // entry of the last apply; nil before the first
 	hold       *lock.Hold       // acquired last; released if isLost
 	isLost     bool
 	wasLost    bool       // another process may have had the lock since the last apply

@@ -140,8 +140,8 @@ func unrecorded(live *inventory.Inventory, release string) []objectmeta.LiveMeta
 // A LostRelease is a release that has objects on a cluster. Its record is lost, if it is not in another namespace.
 type LostRelease struct {
 	Name    string
-	Objects int                  // of the annotated kinds
-	Newest  *record.HistoryEntry // that the annotations of the objects have; nil if they have none
+	Objects int                  // number of objects of the annotated kinds
+	Newest  *record.HistoryEntry // newest version in the annotations of the objects; nil if they have none
 }
 
 // FindLost returns the releases that have objects on a cluster, in the order of their names. It looks at those kinds

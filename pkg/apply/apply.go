@@ -120,15 +120,15 @@ func (o Options) hooks(requestCtx context.Context, c *cluster.Cluster, applier *
 // A Report is the result of a run.
 type Report struct {
 	Mode     graph.Mode
-	Changes  []object.Change // by step, in the order of the payload; a manifest with hooks has several steps
+	Changes  []object.Change // one for each step, in the order of the payload; a manifest with hooks has several steps
 	Waits    []Wait          // left at the end of the run
 	Warnings []Warning
 	Err      error       // nil if all is done
 	Left     *record.Run // the state at the end; nil if all is done
 
-	Fingerprints *fingerprint.Cache // of objects applied in this run or before
+	Fingerprints *fingerprint.Cache // fingerprints of objects applied in this run or before
 
-	Took map[string]time.Duration // by completed component: "level NN, component"
+	Took map[string]time.Duration // keyed by completed component: "level NN, component"
 }
 
 // A Warning is a warning of the API server.

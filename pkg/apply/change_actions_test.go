@@ -54,7 +54,7 @@ func TestActionsOfChangedObjects(t *testing.T) {
 		young bool   // it was applied in this very second
 		looks string // what another manager writes before we look
 		late  string // and what between the look and the apply
-		part  string // of the object that the late one is about
+		part  string // part of the object that late changes
 		want  object.Action
 	}{
 		"no write in between, no generation": {

@@ -14,7 +14,7 @@ import (
 type components struct {
 	events *emitter
 	all    map[string]*component
-	took   map[string]time.Duration // by completed component
+	took   map[string]time.Duration // keyed by completed component
 }
 
 // A component is the progress of one component of a level.

@@ -20,7 +20,7 @@ const (
 	Waiting  EventType = "waiting"  // the run waits for an object: reported repeatedly
 	Retrying EventType = "retrying" // a step has failed, and is tried again
 	Failing  EventType = "failed"   // a step has failed for good
-	Warned   EventType = "warning"  // of the server, once for each text
+	Warned   EventType = "warning"  // a warning of the server, once for each text
 	Began    EventType = "began"    // a component of a level
 	Ended    EventType = "ended"    // a component of a level; Action is its result, "" if all is done
 
@@ -44,13 +44,13 @@ type Event struct {
 	File   string `json:"file,omitempty"`
 	Node   string `json:"node,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// of a wait or a failure on the update, as the cluster-version operator names it
+	// effect of a wait or a failure on the update, as the cluster-version operator names it
 	Effect  reason.Effect `json:"effect,omitempty"`
 	Message string        `json:"message,omitempty"`
-	Failure string        `json:"-"`                  // of a retry: the error, without the count of attempts in Message
-	Since   *time.Time    `json:"since,omitempty"`    // by the server's clock
-	IsRetry bool          `json:"retrying,omitempty"` // of a wait: the step has failed, and is tried again
-	// of a wait or a failure: why its pods do not become ready, and their last log lines
+	Failure string        `json:"-"`                  // error of a retry, without the count of attempts in Message
+	Since   *time.Time    `json:"since,omitempty"`    // server time
+	IsRetry bool          `json:"retrying,omitempty"` // the wait is for a retry of a failed step
+	// reasons of pods that do not become ready, and their last log lines
 	Why []string `json:"why,omitempty"`
 
 	From []string             `json:"from,omitempty"` // former managers of adopted fields
@@ -58,7 +58,7 @@ type Event struct {
 
 	Seconds float64 `json:"seconds,omitempty"` // the duration of the component
 
-	State *RunState `json:"-"` // of the event StateChanged
+	State *RunState `json:"-"` // set for the event StateChanged
 }
 
 // Name names the object or hook of an event; "" if it has none.
@@ -71,7 +71,7 @@ func (e Event) Name() string {
 
 // An emitter passes on the events of a run, one after the other.
 type emitter struct {
-	now     func() time.Time // by the server's clock
+	now     func() time.Time // returns the server time
 	onEvent func(Event)
 
 	mu    sync.Mutex

@@ -82,7 +82,7 @@ func (e *explainer) explain(ctx context.Context, waits []Wait, objects []await.O
 // Objects and fields that can't be read are left out.
 func (e *explainer) explainObject(ctx context.Context, asker *diagnosis.Diagnoser, o await.Object) []string {
 	lines, _ := asker.Explain(ctx, o.Live)
-	live, err := e.cluster.Get(ctx, o.Manifest.ID()) // with managedFields, which the watches leave out
+	live, err := e.cluster.Get(ctx, o.Manifest.ID()) // includes managedFields, which the watches leave out
 	if err != nil {
 		return lines
 	}

@@ -228,7 +228,7 @@ func TestCacheOfObjectsThatARunHasNotReachedIsKept(t *testing.T) {
 `
 	for name, end := range map[string]struct {
 		options apply.Options
-		colour  string // of the one in the middle; "7" is refused
+		colour  string // colour of the middle object; "7" is refused
 		cut     bool
 	}{
 		"it fails":                   {colour: "7"},

@@ -35,16 +35,16 @@ func hookWith(stage, policy, env string, fields ...string) string {
 
 // A hookTrouble prevents the pod of a pre hook from ending well. In texts, POD stands for the name of the pod.
 type hookTrouble struct {
-	env     string   // of the hook
-	fields  []string // of the hook
+	env     string   // environment of the hook
+	fields  []string // fields of the hook
 	prepare func(hookedShop)
 	disturb func(s hookedShop, pod string)
 	after   string   // the end of the message after which the pod is disturbed; " runs" if empty
 	isFinal bool     // nothing is waited for
 	waits   string   // part of a message while the hook waits
 	wants   string   // part of the final error
-	reason  string   // of the event
-	pods    []string // of hooks that are left
+	reason  string   // reason of the event
+	pods    []string // remaining pods of hooks
 }
 
 const staysAtSeven = `{name: SANDBOX_POD, value: run}, {name: SANDBOX_STOP_AFTER, value: 3s}, {name: SANDBOX_LOG, value: table 7 of 9}`

@@ -39,7 +39,7 @@ func (s hookedShop) applyWith(release hookedRelease, more string, options apply.
 // deleted with their owner.
 func TestNoControllerAdoptsThePodsOfHooks(t *testing.T) {
 	s := newHookedShop(t)
-	// in place of replicas, which are then not of the release
+	// The field replaces replicas, which are then not fields of the release.
 	release := hookedRelease{image: "one", strategy: "Recreate", replicas: "minReadySeconds: 0"}
 	s.applyWith(release, webService, apply.Options{})
 	release.image = "two"

@@ -32,9 +32,9 @@ type hookedRelease struct {
 	strategy string // RollingUpdate, if it is empty
 	replicas string // 2, if it is empty
 	hooks    string // lines of the annotation
-	env      string // of the app
+	env      string // environment of the app
 
-	isCreateOnly bool // with hooks
+	isCreateOnly bool // the Deployment with hooks is annotated create-only
 }
 
 func (s hookedRelease) files() string {
@@ -285,7 +285,7 @@ func TestPostAwaitsTheRollout(t *testing.T) {
 // TestMidRunsWithoutPods is D2: mid runs after the old pods have ended, and the replicas are restored after it.
 func TestMidRunsWithoutPods(t *testing.T) {
 	s := newHookedShop(t)
-	// in place of replicas, which are then not of the release
+	// The field replaces replicas, which are then not fields of the release.
 	release := hookedRelease{image: "one", strategy: "Recreate", replicas: "minReadySeconds: 0"}
 	s.apply(release, apply.Options{Options: installMode})
 	s.scale(3)

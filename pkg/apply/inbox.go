@@ -45,7 +45,7 @@ type recordWrite struct {
 // A finding has the warnings and the adopted fields of a try for one manifest.
 type finding struct {
 	manifest *payload.Manifest
-	warnings []string // of the server
+	warnings []string // warnings of the server
 	adopted  []string // managers whose fields were adopted
 }
 

@@ -11,13 +11,13 @@ import (
 // after the other, in parts: see order.partEnds. The schedule reports the begin and the end of each part to the
 // components. Only the loop of the walk uses it.
 type schedule struct {
-	ctx        context.Context // of the walk; no node begins after its end
+	ctx        context.Context // context of the walk; no node begins after its end
 	order      *order
 	nodes      *graph.Walk
 	before     *graph.Walk // the last walk, whose nodes are not repeated; nil if this walk is the first
 	components *components
 
-	nodeOf    map[int]*nodeWalk // by step
+	nodeOf    map[int]*nodeWalk // keyed by step
 	continued []int             // queued steps of nodes that have begun
 	fresh     []int             // queued first steps of other nodes, which come after them
 }

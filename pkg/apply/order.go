@@ -20,7 +20,7 @@ type order struct {
 	// holds are the tasks whose objects must be ready before a step begins, beside the needs of the step itself.
 	holds map[int][]int
 
-	taskOf []int   // by step
+	taskOf []int   // indexed by step
 	firsts []int   // first steps, by task, followed by the number of steps
 	nodes  [][]int // steps by node
 }
@@ -29,7 +29,7 @@ type order struct {
 type task struct {
 	*payload.Manifest
 	file     string
-	position int // in the payload
+	position int // index in the payload
 }
 
 // File returns the file whose place in the graph the task has.
@@ -170,7 +170,7 @@ func moveAhead(tasks []task, first map[int]int) []task {
 
 // inPayload sorts the changes of steps by the order of the payload.
 func (o *order) inPayload(changes []object.Change) []object.Change {
-	tasks := make([]int, len(o.tasks)) // by position
+	tasks := make([]int, len(o.tasks)) // indexed by position
 	for i, task := range o.tasks {
 		tasks[task.position] = i
 	}

@@ -20,15 +20,15 @@ type pendingWaits struct {
 
 // A pendingWait is a wait of a step, of a node, or of the whole run.
 type pendingWait struct {
-	step    int       // to continue
+	step    int       // the step that continues after the wait
 	node    *nodeWalk // whose part ends; nil if a step waits
 	isAtEnd bool      // all objects are awaited, at the end of the run
 
 	tasks   []int            // whose objects have to be ready
-	began   time.Time        // of the wait for them
-	objects *await.GroupWait // for objects to be ready; nil for another wait
-	timer   *time.Timer      // for a time; nil for none
-	until   *object.StepWait // for the event that the step itself awaits; nil for none
+	began   time.Time        // start of the wait for them
+	objects *await.GroupWait // wait for objects to be ready; nil for another wait
+	timer   *time.Timer      // timer of a wait for a time; nil for another wait
+	until   *object.StepWait // wait of the step itself for an event; nil for another wait
 	ended   chan struct{}    // closed when the wait for until is over
 }
 

@@ -239,7 +239,7 @@ func TestPreviewNamesTheMissingRight(t *testing.T) {
 			config.Impersonate.UserName = "somebody-" + namespace
 			var got string
 			want := strings.ReplaceAll(c.want, "USER", "somebody-NS")
-			// which take effect in a moment
+			// The rights take effect in a moment.
 			sandboxtest.Eventually(t, "the rights are not as wanted", func(context.Context) bool {
 				release := load(t, namespace, namespace, c.files)
 				got = preview(t, t.Context(), config, release,

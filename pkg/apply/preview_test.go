@@ -83,7 +83,7 @@ func (a applied) previewed(namespace string) string {
 var (
 	inBytes = regexp.MustCompile(`\d+ bytes`)
 	hookPod = regexp.MustCompile(`-(pre|mid|post)-[0-9a-f]{10}-`)
-	called  = regexp.MustCompile(`; (ValidatingWebhookConfiguration|APIService) .*`) // of other tests, too
+	called  = regexp.MustCompile(`; (ValidatingWebhookConfiguration|APIService) .*`) // other tests' objects, too
 )
 
 // actionText returns the actions of a run in the format of a preview.

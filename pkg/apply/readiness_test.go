@@ -32,7 +32,7 @@ type readinessCase struct {
 	helps   clientAction // makes the object ready; nil if it becomes ready without help
 	given   string       // a file of another release, which is applied before never
 	never   string       // files with an object that never becomes ready; "" if it always becomes ready
-	message string       // of the wait for never
+	message string       // message of the wait for never
 	breaks  clientAction
 	broken  string       // prefix of the message of the wait after breaks
 	fixes   clientAction // nil if the object stays broken, and the run is cancelled
@@ -168,7 +168,7 @@ var readinessCases = map[string]readinessCase{
 		message: `its names are not accepted: "GadgetList" is already in use`,
 		breaks:  patched(definitions, "/others.NS.example.com", `{"spec":{"names":{"shortNames":["gadget"]}}}`),
 		broken:  `its names are not accepted: "gadget" is already in use`,
-		// to go back to none changes nothing for the server
+		// The server ignores a change back to no short names.
 		fixes: patched(definitions, "/others.NS.example.com", `{"spec":{"names":{"shortNames":["other-short"]}}}`),
 	},
 	"api": {
@@ -347,7 +347,7 @@ func (b *breaking) onMessage(about, text string) {
 			b.finish()
 		}
 	case b.isLastAwaited:
-		b.isLastAwaited = false // until another wait for it is reported
+		b.isLastAwaited = false // reset until another wait for the object is reported
 	case !b.isOver:
 		b.isOver = true
 		if b.fixes == nil {
@@ -368,7 +368,7 @@ func TestTimeoutReportsAllUnreadyObjects(t *testing.T) {
 	t.Parallel()
 	namespace, c := test.Namespace(t), connect(t)
 	var files strings.Builder
-	want, spaces := map[string]string{}, map[string]string{} // by object
+	want, spaces := map[string]string{}, map[string]string{} // keyed by object
 	for name, s := range readinessCases {
 		if s.never == "" {
 			continue

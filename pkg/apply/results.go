@@ -19,9 +19,9 @@ import (
 // loop of the run uses them.
 type results struct {
 	events   *emitter
-	changes  []object.Change // by step
+	changes  []object.Change // indexed by step
 	unready  map[object.StepID]*object.Failure
-	waits    map[int]Wait               // by step that has failed and is tried again, or that waits
+	waits    map[int]Wait               // waits of steps, including failed ones that are retried
 	running  map[int]bool               // steps that a worker has
 	refused  map[int]bool               // hooks that can't run because their Deployments are refused
 	warnings map[string][]object.StepID // objects by text

@@ -60,7 +60,7 @@ spec:
 func TestReplicasThatAreDropped(t *testing.T) {
 	web := scaledKinds["Deployment"]
 	for name, row := range map[string]struct {
-		isScaled bool // by a user, since they were applied
+		isScaled bool // a user has scaled them since they were applied
 		brought  string
 		want     string
 	}{

@@ -18,11 +18,11 @@ import (
 type RunState struct {
 	Version    string
 	Mode       graph.Mode
-	Now        time.Time // by the server's clock
+	Now        time.Time // server time
 	Error      string    // the error of the run at the deadline, or at its end
 	IsOver     bool
 	Components []ComponentState
-	Nodes      []RunNodeState // in the order of the graph; from a record, those that are not done
+	Nodes      []RunNodeState // nodes in the order of the graph; in a record, only unfinished nodes
 	More       int            // manifests that are not done, and that a record has no room for
 
 	recorded *record.Run // the source of the state; nil for a run of this process
@@ -31,7 +31,7 @@ type RunState struct {
 // A ComponentState is the state of a component of a level that has begun.
 type ComponentState struct {
 	Name      string    // such as "level 50, web"
-	Began     time.Time // by the server's clock
+	Began     time.Time // server time
 	IsRunning bool
 	IsDone    bool
 }
@@ -55,7 +55,7 @@ const (
 	InWait     StepPhase = "waiting"  // the object is applied and not ready, or the hook waits
 	InRetry    StepPhase = "retrying" // the step has failed, and is tried again
 	Done       StepPhase = "done"
-	HasFailed  StepPhase = "failed"  // for good
+	HasFailed  StepPhase = "failed"  // the step is not retried
 	Skipped    StepPhase = "skipped" // a hook of a Deployment that was refused
 )
 
@@ -66,7 +66,7 @@ type RunStepState struct {
 	Action  object.Action // the result; object.NotDone if the step was not done yet; "" if a record does not have it
 	Result  string        // details of the action: why a delete is blocked, or why an object was kept
 	Deletes bool
-	Awaits  *kinds.ID // of a blocked step: the object that it waits for, if any
+	Awaits  *kinds.ID // the object that a blocked step waits for, if any
 }
 
 // Planned returns the state of a run that has not begun.

@@ -11,7 +11,7 @@ import (
 // the next steps. Without a limit, and after an interruption of the walk, the timeout is disabled. On a slow cluster,
 // the timeout starts again each time that another object becomes ready.
 type stepTimeout struct {
-	ctx       context.Context // of the walk
+	ctx       context.Context // context of the walk
 	limit     time.Duration
 	isGivenUp map[int]bool // tasks that are no longer waited for
 	isReady   map[kinds.ID]bool

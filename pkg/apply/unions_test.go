@@ -28,7 +28,7 @@ func replaced(t *testing.T, namespace, text string) {
 		resource, err = c.Find(ctx, manifest.GroupVersionKind())
 		return err == nil
 	})
-	must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error { // with controllers
+	must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error { // controllers write the object at the same time
 		live, err := c.In(resource, manifest.Object().GetNamespace()).Get(t.Context(), manifest.Object().GetName(),
 			metav1.GetOptions{})
 		must(t, err)

@@ -17,13 +17,13 @@ type Wait struct {
 	File    string        `json:"file"`
 	Node    string        `json:"node,omitempty"`
 	For     string        `json:"for"`
-	Since   time.Time     `json:"since"`         // by the server's clock
+	Since   time.Time     `json:"since"`         // server time
 	Why     []string      `json:"why,omitempty"` // reasons of pods that do not become ready
 	Reason  string        `json:"reason,omitempty"`
 	Effect  reason.Effect `json:"effect,omitempty"`
 	IsRetry bool          `json:"retrying,omitempty"` // the step has failed, and is tried again
 
-	Line      int  `json:"-"` // of the manifest in its file
+	Line      int  `json:"-"` // line of the manifest in its file
 	IsOfStep  bool `json:"-"` // the step itself waits, and is not done
 	HasFailed bool `json:"-"` // the object has failed, and the run waits for it all the same: it may recover
 }

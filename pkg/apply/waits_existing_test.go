@@ -183,7 +183,7 @@ func TestAWaitHasOneAge(t *testing.T) {
 	began := c.Now()
 	did := runOn(t, t.Context(), c, load(t, namespace, namespace, last),
 		apply.Options{Timeout: 2 * time.Second, ReportWaits: quickly})
-	moments := map[string]time.Time{} // by cause of the wait
+	moments := map[string]time.Time{} // start of each wait, keyed by cause
 	note := func(cause string, since time.Time) {
 		since = since.Round(0)
 		if before, isKnown := moments[cause]; isKnown && !before.Equal(since) {

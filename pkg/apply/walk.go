@@ -192,7 +192,7 @@ func (w *walk) handOut() {
 		switch {
 		case w.isAgain[step]:
 			w.start(step)
-		case w.results.isDone(step): // by the last walk
+		case w.results.isDone(step): // the last walk has done the step
 			w.schedule.beginStep(step)
 			w.endStep(step, true)
 		case !w.hasNeeds[step] && w.awaitNeeds(step):

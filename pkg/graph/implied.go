@@ -27,7 +27,7 @@ const (
 
 // An index finds tasks by what other tasks may need: kind, namespace, Service or pods.
 type index struct {
-	kindOf     []schema.GroupKind // of each task; none for tombstones, which nothing needs
+	kindOf     []schema.GroupKind // kind of each task; none for tombstones, which nothing needs
 	kinds      map[schema.GroupKind][]int
 	namespaces map[string][]int
 	services   map[types.NamespacedName]int

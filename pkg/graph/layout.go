@@ -10,7 +10,7 @@ import (
 
 // A layout cuts tasks into nodes by the names of their files.
 type layout struct {
-	names   []Name // of the file of each task
+	names   []Name // name of the file of each task
 	options Options
 	random  *rand.Rand
 }
@@ -69,7 +69,7 @@ func splitAtJobs(tasks []Task) [][]int {
 // hooks may need earlier levels, and later levels may need the hooks. An update keeps levels apart anyway.
 func (l *layout) splitAtHooks(tasks []Task, segment []int) [][]int {
 	var parts [][]int
-	var begin int // of the last part
+	var begin int // start of the last part
 	wasHooked := false
 	for start := 0; start < len(segment); {
 		end := start + 1

@@ -11,7 +11,7 @@ func (g *Graph) imply() {
 	home := g.NodesOfTasks()
 	// Dependencies are in the order of the tasks that wait, so all of a node come in a
 	// row: it is enough to know the edges of the current node.
-	leadsTo := slices.Repeat([]int{none}, len(g.Nodes)) // by node: the last node to which it is known to have an edge
+	leadsTo := slices.Repeat([]int{none}, len(g.Nodes)) // last node to which each node is known to have an edge
 	for _, d := range g.Implied {
 		origin, next := home[d.Needs], home[d.Task]
 		if leadsTo[next] != next { // the first dependency of this node
@@ -93,7 +93,7 @@ func (g *Graph) cycles(dependencies []Dependency) []int {
 func components(after [][]int) []int {
 	const unseen = -1
 	var (
-		number    = slices.Repeat([]int{unseen}, len(after)) // in the order of visits
+		number    = slices.Repeat([]int{unseen}, len(after)) // number of each node, in the order of visits
 		low       = make([]int, len(after))                  // the lowest that can be reached
 		component = slices.Repeat([]int{unseen}, len(after))
 		next      = make([]int, len(after)) // the edge to follow next

@@ -22,7 +22,7 @@ type Walk struct {
 	graph   *Graph
 	states  []NodeState
 	missing []int // the number of predecessors that are not done yet
-	ready   []int // for the next call of Ready, in order
+	ready   []int // nodes for the next call of Ready, in order
 	open    int   // nodes that have tasks and are not done
 }
 

@@ -67,7 +67,7 @@ func progressOpenShift(o client.Object, stage HookStage) stageProgress {
 	case isTerminating, isDrained && stage == BeforeDrain:
 		return stagePassed
 	case stage == BeforeDrain && (isExcluded || m.Status.NodeRef == nil):
-		return stageAhead // until the controller reports that it has skipped the drain
+		return stageAhead // the controller has not reported yet that it skips the drain
 	case isDrained == (stage == BeforeTerminate):
 		return stageReached
 	}

@@ -257,7 +257,7 @@ type additions struct {
 type addition struct {
 	uid        types.UID
 	at         time.Time
-	pause      time.Duration // until it may be added again
+	pause      time.Duration // pause before the hook may be added again
 	isReported bool
 }
 

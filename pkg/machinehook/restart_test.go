@@ -21,7 +21,7 @@ import (
 type breaker struct {
 	mu     sync.Mutex
 	after  int  // how many writes pass before
-	isLate bool // that write arrives, and its answer does not
+	isLate bool // the write arrives, and its response does not
 	broken chan struct{}
 }
 

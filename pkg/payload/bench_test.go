@@ -69,8 +69,8 @@ spec:
 }
 
 const (
-	manyFiles = 569        // of the release that the cluster-version operator was measured with
-	manyBytes = 16_000_000 // in total
+	manyFiles = 569        // files of the release with which the cluster-version operator was measured
+	manyBytes = 16_000_000 // total size
 )
 
 // BenchmarkLoad also measures the cluster-version operator's way for comparison:

@@ -22,7 +22,7 @@ import (
 type document struct {
 	decodedDocument
 	path   string
-	number int     // in its file, counted from 1
+	number int     // number in the file, counted from 1
 	places *Places // nil until they are needed
 }
 
@@ -141,7 +141,7 @@ func (d *document) stringMapProblems(fields map[string]any, kind string) []Probl
 // wrong types. The schemas of other kinds aren't known here.
 func (d *document) fieldProblems(m *Manifest) []Problem {
 	typed, err := scheme.Scheme.New(m.GroupVersionKind())
-	if err != nil || m.IsTombstone() { // of a tombstone, only the name matters
+	if err != nil || m.IsTombstone() { // only the name of a tombstone matters
 		return nil
 	}
 	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(m.object.Object, typed, true)

@@ -27,7 +27,7 @@ type decodedDocument struct {
 	value    any
 	size     size
 	text     chunk // its source
-	line     int   // of its first node in that text; 0 when not known
+	line     int   // line of the first node in that text; 0 if unknown
 	repeated []yamltext.RepeatedKey
 }
 
@@ -262,7 +262,7 @@ func isDecimal(text string) bool {
 
 // A Document is a document of a file, which may be a manifest.
 type Document struct {
-	Number int    // in its file, as in Manifest
+	Number int    // number in the file, as in Manifest
 	Text   []byte // as in the file
 	Start  int    // offset of the text in the file, in bytes
 	Value  any    // as Kubernetes decodes it; nil if it can't be decoded

@@ -44,7 +44,7 @@ const DefaultFeatureSet = "Default"
 type Exclusion struct {
 	Manifest *Manifest
 	Filter   FilterName
-	Reason   string // in the words of OpenShift's own library
+	Reason   string // wording of OpenShift's own library
 }
 
 // A FilterName is the filter that left a manifest out.

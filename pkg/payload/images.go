@@ -20,9 +20,9 @@ var (
 // A substitution replaces the images in manifests by those of the
 // release.
 type substitution struct {
-	targets map[string]string // by repository
-	lengths []bool            // that repositories have
-	hosts   [][]byte          // of all repositories: a quick search for them comes first
+	targets map[string]string // keyed by repository
+	lengths []bool            // lengths that repositories have
+	hosts   [][]byte          // hosts of all repositories: a quick search for them comes first
 }
 
 // newSubstitution maps repositories to pull specs.

@@ -25,12 +25,12 @@ const (
 // An Injection has the settings of a cluster that manifests may request by annotation. Injected fields become a part of
 // the manifest: they are applied and kept in place like all others.
 type Injection struct {
-	HTTPProxy  string `json:"httpProxy,omitempty"` // of the Proxy
+	HTTPProxy  string `json:"httpProxy,omitempty"` // setting of the Proxy
 	HTTPSProxy string `json:"httpsProxy,omitempty"`
 	NoProxy    string `json:"noProxy,omitempty"`
-	// of the API server's security profile; empty leaves what manifests have
+	// settings of the API server's security profile; empty leaves the values of manifests
 	MinTLSVersion string   `json:"minTLSVersion,omitempty"`
-	CipherSuites  []string `json:"cipherSuites,omitempty"` // by their names of IANA
+	CipherSuites  []string `json:"cipherSuites,omitempty"` // IANA names
 	APIHost       string   `json:"apiHost,omitempty"`      // where pods reach the API server, if not by the Service
 	APIPort       string   `json:"apiPort,omitempty"`
 }

@@ -19,13 +19,13 @@ const (
 	maxDocument = 4 << 20  // bytes of a document; an API server takes objects of 1.5 MB
 	maxWritten  = 8 << 20  // bytes of a document, with its aliases written out and indented
 	maxValues   = 250_000  // values of a document: mappings, their keys, lists, texts and numbers
-	maxDepth    = 200      // of values in each other; the deepest known is 28
+	maxDepth    = 200      // levels of nested values; the deepest known is 28
 
-	maxDocuments   = 20_000    // of a release, empty ones too
+	maxDocuments   = 20_000    // documents of a release, including empty ones
 	maxReleaseText = 24 << 20  // bytes of a release, rendered and written out
 	maxReleaseSize = 1_000_000 // values of a release
 
-	maxProblems = 10_000 // of a release that are listed
+	maxProblems = 10_000 // listed problems of a release
 
 	// marksPerValue is the maximum number of separators for each value that a document may have. Separators are
 	// counted before the document is parsed, since the parser needs 200 bytes for each value. Some separators in texts
@@ -99,7 +99,7 @@ func (s *size) check() error {
 }
 
 // A sizer measures nodes of yaml/v3.
-type sizer map[*yaml3.Node]size // of nodes with anchors
+type sizer map[*yaml3.Node]size // sizes of nodes with anchors
 
 // measure returns the size of a node. An alias inside of its own anchor counts nothing:
 // the decoder refuses it.

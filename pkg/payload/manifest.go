@@ -27,17 +27,17 @@ const DeleteAnnotation = "release.openshift.io/delete"
 
 // A Manifest is one object of a payload, as an apply applies it. Callers must not change it.
 type Manifest struct {
-	Path     string // in the release: release-manifests/0000_50_name_file.yaml
-	Document int    // of the file, counted from 1
-	Line     int    // of the file, where the object begins
+	Path     string // path in the release: release-manifests/0000_50_name_file.yaml
+	Document int    // index in the file, counted from 1
+	Line     int    // line of the file where the object begins
 
-	place   int           // of its file among the files of the release
+	place   int           // index of the file among the files of the release
 	order   string        // level and component by its kind, if no file has any: see orderByKind
-	foreign *ForeignPlace // in the order of another tool, if no file has a level
+	foreign *ForeignPlace // place in the order of another tool, if no file has a level
 	object  *unstructured.Unstructured
 	id      kinds.ID
-	sum     [sha256.Size]byte // of its text, with its template rendered and its images substituted
-	text    chunk             // if KeepText is set
+	sum     [sha256.Size]byte // checksum of the text, with its template rendered and its images substituted
+	text    chunk             // set if Options.KeepText is set
 
 	isShifted bool // its template has other lines than the rendered text
 }

@@ -51,7 +51,7 @@ var phases = map[string]foreignPhase{
 
 // A ForeignPlace is the place of an object in the order of another tool; nil if the file of the object has a number.
 type ForeignPlace struct {
-	phase   foreignPhase // of a Job; of other kinds only never
+	phase   foreignPhase // phase of a Job; other kinds can only have never
 	needed  string       // the annotation by which an object other than a Job comes before everything else
 	stage   int          // those with a smaller one come before
 	weight  int          // among the hooks of a phase

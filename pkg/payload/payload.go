@@ -33,17 +33,17 @@ type Payload struct {
 	Images   map[string]string // pull specs by name, of image-references
 	Filter   Filter            // which selected the manifests
 
-	Manifests  []*Manifest // that are applied, in the order of their files
-	Tests      []*Manifest // of the release, in the order in which they run: they are not applied
-	Excluded   []Exclusion // by the filter, in the same order
-	Files      []File      // that were read, in order
+	Manifests  []*Manifest // manifests to apply, in the order of their files
+	Tests      []*Manifest // tests of the release, in the order in which they run: they are not applied
+	Excluded   []Exclusion // manifests excluded by the filter, in the same order
+	Files      []File      // files that were read, in order
 	Ignored    []string    // files beside them that were not read
 	IsNumbered bool        // the names of files decide the order, not the kinds of objects
 	Placed     []*Manifest // without a namespace of their own: they have that of the options
-	Hash       string      // of the included manifests: the same files give the same hash
+	Hash       string      // hash of the included manifests: the same files have the same hash
 	Content    string      // the hash of the files and images themselves, before filtering and rendering
 
-	options Options  // with which it was read
+	options Options  // options of Load
 	beside  []string // the files with its metadata and images, if it has them
 }
 
@@ -80,7 +80,7 @@ func hashContent(files []*manifestFile, images map[string]string) string {
 // A File is a file with manifests.
 type File struct {
 	Path        string
-	Documents   int    // that are not empty
+	Documents   int    // number of non-empty documents
 	Empty       []int  // the lines where empty documents begin
 	Comments    []byte // comments before the first "---", if texts are kept
 	IsRendered  bool   // Helm has written it, and the templates of some documents have no manifest

@@ -323,7 +323,7 @@ func TestHashOfARelease(t *testing.T) {
 			t.Errorf("another %s has the same hash", name)
 		}
 	}
-	const pinned = "sha256:5f456651" // of this very release: the hash must not change between versions of Runlevel
+	const pinned = "sha256:5f456651" // hash of this release: it must not change between versions of Runlevel
 	if !strings.HasPrefix(item, pinned) {
 		t.Errorf("the hash is %s, want %s…", item, pinned)
 	}

@@ -53,7 +53,7 @@ const (
 type Problem struct {
 	File     string `json:"file"`
 	Line     int    `json:"line,omitempty"`     // 0 for the whole file
-	Column   int    `json:"column,omitempty"`   // in characters, from 1; 0 if unknown
+	Column   int    `json:"column,omitempty"`   // counted in characters, from 1; 0 if unknown
 	Document int    `json:"document,omitempty"` // counted from 1; 0 for the whole file
 	Object   string `json:"object,omitempty"`   // "Deployment my-namespace/my-name"
 	Cause    Cause  `json:"cause"`

@@ -38,10 +38,10 @@ type reader struct {
 	unlisted int // warnings of files beyond the limit
 	budget   *budget
 
-	imagesPath   string // of image-references
+	imagesPath   string // path of image-references
 	images       *substitution
-	rewriting    *Rewriting        // of a component's text; nil for a release
-	placeholders map[string]string // by name, of a component's folder without a release: they are not replaced
+	rewriting    *Rewriting        // rewriting of a component's text; nil for a release
+	placeholders map[string]string // name -> placeholder of a component without a release: not replaced
 }
 
 func (r *reader) report(p ...Problem) { r.problems = append(r.problems, p...) }
@@ -57,7 +57,7 @@ type manifestFile struct {
 	place      int // among the files of the release
 	isTemplate bool
 	keepText   bool
-	sum        [sha256.Size]byte // of its text, unchanged
+	sum        [sha256.Size]byte // checksum of the unchanged text
 	isShifted  bool              // rendering has changed how many lines there are
 	manifests  []*Manifest
 	problems   []Problem

@@ -140,7 +140,7 @@ type Rewriting struct {
 	Missing []string // images with a placeholder that the release does not have
 
 	images  *substitution
-	version string            // of the release; "" if it is not a version, and is not substituted
+	version string            // version of the release; "" if it is not a version, and is not substituted
 	parts   map[string]string // versions; "" for an ambiguous one
 }
 

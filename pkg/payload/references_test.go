@@ -49,7 +49,7 @@ func TestRewritingOfVersions(t *testing.T) {
 		"a 0.0.1-snapshot 0.0.1-snapshot\n0.0.1-snapshot": "a 4.21.3 4.21.3\n4.21.3",
 		"10.0.1-snapshot":             "10.0.1-snapshot",
 		"0.0.1-snapshots":             "0.0.1-snapshots",
-		"0.0.1-snapshot-kubernetes":   "1.34.1", // of an image of the component
+		"0.0.1-snapshot-kubernetes":   "1.34.1", // version of an image of the component
 		"0.0.1-snapshot-crio,":        "1.33.0,",
 		"0.0.1-snapshot-kubectl":      "0.0.1-snapshot-kubectl", // its images have two versions
 		"0.0.1-snapshot-kernel":       "0.0.1-snapshot-kernel",  // which has no version

@@ -16,7 +16,7 @@ type tagFinder struct {
 	// The line of the last call: a line may have many nodes.
 	number     int
 	isASCII    bool
-	characters []rune // of a line with other characters than ASCII: columns are counted in characters
+	characters []rune // set for a line with non-ASCII characters: columns are counted in characters
 }
 
 func newTagFinder(text []byte) *tagFinder {

@@ -58,7 +58,7 @@ func renderTemplate(ctx context.Context, text []byte, data templateData) ([]byte
 // field may be longer than the action for it.
 type boundedBuffer struct {
 	bytes.Buffer
-	ctx context.Context // of the one call that fills it
+	ctx context.Context // context of the one call that fills the buffer
 }
 
 func (b *boundedBuffer) Write(p []byte) (int, error) {

@@ -24,10 +24,10 @@ const atOnce = 16
 // An Input describes the update.
 type Input struct {
 	Payload   *payload.Payload
-	Before    *inventory.Inventory // of the kinds of the payload; nil if there is none
-	Record    *record.Record       // of the release, as it was loaded; it has the release's name
-	Namespace string               // of the record
-	Standard  ready.Standard       // of readiness; ready.Full if it is empty
+	Before    *inventory.Inventory // objects of the payload's kinds; nil if there is no inventory
+	Record    *record.Record       // record of the release, as it was loaded; it has the release's name
+	Namespace string               // namespace of the record
+	Standard  ready.Standard       // standard of readiness; empty means ready.Full
 	// IsShareable is true if others may use the namespace of the record: Runlevel's own namespace for records is not
 	// shareable.
 	IsShareable bool

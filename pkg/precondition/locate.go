@@ -65,7 +65,7 @@ func withoutNamespace(places []place) []*payload.Manifest {
 // definitions are the kinds that a payload defines.
 type definitions struct {
 	kinds    map[schema.GroupKind][]cluster.Resource
-	versions map[schema.GroupVersion]bool // of aggregated APIs, whose kinds are not known yet
+	versions map[schema.GroupVersion]bool // versions of aggregated APIs, whose kinds are not known yet
 }
 
 // definitionsOf finds the kinds that a payload defines.
@@ -105,7 +105,7 @@ func (d definitions) locateAll(ctx context.Context, c *cluster.Cluster, manifest
 func (d definitions) locate(ctx context.Context, c *cluster.Cluster, m *payload.Manifest) place {
 	kind := m.GroupVersionKind()
 	if m.IsTombstone() {
-		resource, err := c.FindKind(ctx, kind.GroupKind()) // in any version
+		resource, err := c.FindKind(ctx, kind.GroupKind()) // any version will do
 		return place{manifest: m, resource: resource, isServed: err == nil}
 	}
 	resource, err := c.Find(ctx, kind)

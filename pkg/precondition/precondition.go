@@ -28,15 +28,15 @@ const ReasonFailed = "UpgradePreconditionCheckFailed"
 
 // Facts are the input of the checks, as Gather has read them.
 type Facts struct {
-	Now              time.Time           // by the server's clock
-	Payload          *payload.Payload    // of the requested update
-	Record           *record.Record      // of its release
-	Held             *lock.Holder        // of a running apply of the release; nil if none runs
+	Now              time.Time           // server time
+	Payload          *payload.Payload    // payload of the requested update
+	Record           *record.Record      // record of the release
+	Held             *lock.Holder        // holder that applies the release; nil if none does
 	Deletes          []Delete            // requested deletes that are not known to be done
 	TombstoneObjects []kinds.ID          // existing objects of tombstones
 	Claims           []Claim             // manifests whose objects other releases own
-	WithoutNamespace []*payload.Manifest // of namespaced kinds, without a namespace
-	// that such objects get, and that neither exists nor is created; "" if there is none
+	WithoutNamespace []*payload.Manifest // manifests of namespaced kinds, without a namespace
+	// the namespace that such objects get, if it neither exists nor is created; "" otherwise
 	MissingNamespace string
 	Unserved         []UnservedManifest // manifests whose kind is not served, or not known to be
 	Stored           []StoredVersion    // versions that definitions lack, and in which objects may be stored
@@ -48,7 +48,7 @@ type Facts struct {
 	Writers     []string          // other accounts that may write the record
 
 	Rollback *record.Rollback    // nil if the update is none
-	Deleted  []*payload.Manifest // of a rollback: of objects that newer versions have deleted
+	Deleted  []*payload.Manifest // manifests of a rollback whose objects newer versions have deleted
 
 	User      string  // our name, if rights are missing and the server returns it
 	Missing   []Right // rights that we lack
@@ -124,7 +124,7 @@ type Finding struct {
 	Check      string     `json:"check"` // the name of the check
 	Of         string     `json:"-"`     // the subject, which is the second part of the finding's name; optional
 	Severity   Severity   `json:"severity"`
-	Message    string     `json:"message"`         // in one line
+	Message    string     `json:"message"`         // a single line
 	Since      *time.Time `json:"since,omitempty"` // nil if unknown
 	Resolution string     `json:"resolution"`      // who or what resolves it
 	Object     *kinds.ID  `json:"object,omitempty"`
@@ -157,7 +157,7 @@ func (f Finding) Text() string {
 
 // A Check finds one kind of reason against an update.
 type Check struct {
-	Name  string // in CamelCase, as in findings and records
+	Name  string // CamelCase name, as in findings and records
 	Short string // describes its findings
 	Judge func(*Facts) []Finding
 }

@@ -18,7 +18,7 @@ type lack struct {
 	ofRecord   bool
 	manifests  []*payload.Manifest
 	ofHooks    bool
-	rights     []string // of hooks: verbs and resources, of which there are many kinds
+	rights     []string // verbs and resources of hooks, of which there are many kinds
 }
 
 // judgeRights implements MissingRights: one finding for the same verbs, on several resources of

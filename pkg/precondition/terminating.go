@@ -22,7 +22,7 @@ const mostTerminating = 20
 // A TerminatingNeed is a terminating object that the update needs.
 type TerminatingNeed struct {
 	ID        kinds.ID
-	Manifests []*payload.Manifest   // of the object, or of objects in it; none for the namespace of the record
+	Manifests []*payload.Manifest   // manifests of the object, or of objects in it; none for the record's namespace
 	Seen      tombstone.Observation // without a State beyond the first mostTerminating
 }
 

@@ -131,7 +131,7 @@ var resolvingFlags = map[string]string{
 
 // gateText returns a finding as text, with the flag that resolves it.
 func gateText(found precondition.Finding) string {
-	if found.Resolution == lock.KeeperEnd { // to wait for it would take for ever
+	if found.Resolution == lock.KeeperEnd { // a wait for a process that keeps the release would not end
 		return found.Text()
 	}
 	return found.Text() + resolvingFlags[found.Check]

@@ -34,13 +34,13 @@ type reporter struct {
 	format     core.Output
 	isQuiet    bool
 	isDry      bool             // a dry run
-	now        func() time.Time // by the cluster's clock
+	now        func() time.Time // returns the server time
 	writeErr   error            // the first error of standard output
 	isFinished bool             // the outcome was reported
 	waits      waitLines        // the waits that were printed
 
 	mu            sync.Mutex // the apply and the repairs report at the same time
-	terminal      *os.File   // of the live view; nil if there is none
+	terminal      *os.File   // terminal of the live view; nil if there is none
 	view          *live.View
 	stopFollowing func() // ends the reading of pending deletes for the view
 }
@@ -71,7 +71,7 @@ type StartEvent struct {
 // An applyObserver reports the stages of an apply.
 type applyObserver struct {
 	*reporter
-	ctx       context.Context // of the live view
+	ctx       context.Context // context of the live view
 	cluster   *cluster.Cluster
 	manifests []*payload.Manifest
 	rollback  *record.Rollback
@@ -219,7 +219,7 @@ type ApplySummary struct {
 	DryRun    bool                   `json:"dryRun,omitempty"`
 	Done      bool                   `json:"done"`
 	Counts    map[object.Action]int  `json:"counts,omitempty"`
-	Hooks     map[object.Action]int  `json:"hooks,omitempty"` // of Deployments
+	Hooks     map[object.Action]int  `json:"hooks,omitempty"` // counts of lifecycle hooks
 	Failures  []failure              `json:"failures,omitempty"`
 	Waits     []apply.Wait           `json:"waits,omitempty"`
 	NotDone   []undoneStep           `json:"notDone,omitempty"`

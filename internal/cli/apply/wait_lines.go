@@ -30,7 +30,7 @@ type waitKey struct {
 type printedWait struct {
 	cause string
 	at    time.Time
-	pause time.Duration // until it is printed again
+	pause time.Duration // time until it is printed again
 }
 
 // isDue reports whether an event has to be printed now. Events other than waits are always printed, and end the wait

@@ -157,7 +157,7 @@ type KeptSummary struct {
 	Version   string    `json:"version,omitempty"`
 	Repaired  int       `json:"repaired"`
 	Contested int       `json:"contested,omitempty"` // objects that other managers change again and again
-	Missed    int       `json:"missed,omitempty"`    // by the watches
+	Missed    int       `json:"missed,omitempty"`    // drifts that the watches missed
 	Seconds   float64   `json:"seconds"`
 }
 

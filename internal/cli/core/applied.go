@@ -129,7 +129,7 @@ func AppliedRef(name string, revision int) (string, error) {
 // FileFlags are the flags on the files of the versions that are applied.
 type FileFlags struct {
 	keep string
-	Max  int // of how many versions the files are kept
+	Max  int // number of versions whose files are kept
 
 	flags *pflag.FlagSet
 }

@@ -43,11 +43,11 @@ type ReleaseFlags struct {
 	Capabilities string
 	UpdatingFrom string
 	unmanaged    []string
-	namespace    string // of objects without one
+	namespace    string // namespace of objects without one
 
-	cluster *ClusterFlags // of versions that were applied
+	cluster *ClusterFlags // cluster of the applied versions
 
-	KeepText bool             // for callers that need lines later
+	KeepText bool             // keeps the text, for callers that need lines later
 	Before   *payload.Payload // the previous release, if the caller has read it already; nil otherwise
 }
 

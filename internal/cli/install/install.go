@@ -39,7 +39,7 @@ type installFlags struct {
 	}
 	insecure bool
 	noWait   bool
-	name     string // of the cluster
+	name     string // name of the cluster
 }
 
 // setupFlags are the flags that runlevel install and uninstall have in common.

@@ -25,7 +25,7 @@ type Suite struct {
 	Failures int     `xml:"failures,attr"`
 	Errors   int     `xml:"errors,attr"` // none: a test has passed or failed, or it is skipped
 	Skipped  int     `xml:"skipped,attr"`
-	Time     string  `xml:"time,attr,omitempty"` // in seconds
+	Time     string  `xml:"time,attr,omitempty"` // seconds
 	Cases    []*Case `xml:"testcase"`
 }
 
@@ -33,7 +33,7 @@ type Suite struct {
 type Case struct {
 	Class   string       `xml:"classname,attr"`
 	Name    string       `xml:"name,attr"`
-	Time    string       `xml:"time,attr,omitempty"` // in seconds
+	Time    string       `xml:"time,attr,omitempty"` // seconds
 	Skipped *CaseMessage `xml:"skipped"`
 	Failure *CaseMessage `xml:"failure"`
 	Out     *Text        `xml:"system-out"`

@@ -16,7 +16,7 @@ type RuleInfo struct {
 	ID       string        `json:"id"`
 	Severity lint.Severity `json:"severity"`
 	Summary  string        `json:"summary"`
-	Page     string        `json:"page"` // in Markdown
+	Page     string        `json:"page"` // Markdown
 }
 
 // NewExplain returns the verb explain.

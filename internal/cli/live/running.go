@@ -78,8 +78,8 @@ func waitText(w apply.Wait) string { return w.Name() + ": " + printable.Line(w.F
 
 // A detail limits the lines that show jobs.
 type detail struct {
-	maxWaits     int // of each job
-	causeLines   int // of each wait
+	maxWaits     int // waits of each job
+	causeLines   int // lines for the cause of each wait
 	wrappedWaits int // the number of oldest waits whose lines are wrapped instead of cut
 }
 

@@ -20,7 +20,7 @@ func (f *film) timeLeft() string {
 
 func TestTimeLeft(t *testing.T) {
 	items := many()
-	minute := map[string]time.Duration{} // for each level, by its slowest node
+	minute := map[string]time.Duration{} // level -> duration of its slowest node
 	for _, item := range items {
 		minute[item.Node] = 10 * time.Second
 	}

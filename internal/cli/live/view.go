@@ -73,7 +73,7 @@ func (v *View) drawFrame(isResumed bool) {
 	v.area.isOverwritten = isResumed
 	width, height := v.area.Size()
 	lines := strings.Split(Screen(v.model.Progress(), width, height-1-max(1, height/8)), "\n")
-	_ = v.area.replace(lines, width, height) // on an error, the events and the summary remain
+	_ = v.area.replace(lines, width, height) // the events and the summary remain if this fails
 }
 
 // Event records an event, cheaply: the next frame shows it.

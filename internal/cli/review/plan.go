@@ -25,7 +25,7 @@ const Markdown core.Output = "markdown"
 
 // planFlags are the flags of runlevel plan.
 type planFlags struct {
-	core.IntentFlags // of --cluster, except the flags of the release
+	core.IntentFlags // flags of --cluster, except the flags of the release
 	component        core.ComponentFlags
 	ofCluster        bool
 	previousVersion  string
@@ -279,7 +279,7 @@ func (f *planFlags) print(out io.Writer, view show.Printer) error {
 // A releasePair is the two releases of a plan.
 type releasePair struct {
 	old, next *payload.Payload
-	problems  []payload.Problem // of next
+	problems  []payload.Problem // problems of next
 }
 
 // read reads both releases. It returns the errors of both.

@@ -156,7 +156,7 @@ func documents(release *payload.Payload) map[string]int {
 // A renderedManifest is a manifest to print, with the reason if it is excluded.
 type renderedManifest struct {
 	*payload.Manifest
-	object    map[string]any // to print, perhaps masked
+	object    map[string]any // object to print, perhaps masked
 	isMasked  bool
 	exclusion *payload.Exclusion
 }

@@ -88,7 +88,7 @@ func checkFree(folder string) error {
 // fileNames returns a file name for each manifest. A file with one manifest keeps its
 // name. Filters don't change names, so that filtered folders can be compared.
 func fileNames(manifests []renderedManifest, documents map[string]int) []string {
-	taken := map[string]bool{} // in lower case, as some file systems see it
+	taken := map[string]bool{} // lower-case names, since some file systems ignore case
 	names := make([]string, len(manifests))
 	for i, m := range manifests {
 		name := m.Path

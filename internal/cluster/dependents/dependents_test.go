@@ -107,7 +107,7 @@ func TestCountWithADeployment(t *testing.T) {
 func TestCountWithAnOwner(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		owners map[string]string // of each object, beside "owner" and "other"
+		owners map[string]string // owners of each object, beside "owner" and "other"
 		wanted string
 		stay   []string
 	}{
@@ -234,7 +234,7 @@ func TestKindsThatCantBeCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error { // until the rights count
+	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error { // the new rights take effect after a while
 		counts, notes, err := dependents.Count(ctx, reader, []objectmeta.LiveMetadata{owner})
 		switch {
 		case err != nil:

@@ -17,7 +17,7 @@ import (
 // A Remainder has the objects that would be left in a Namespace, or of a CustomResourceDefinition, if some other
 // objects were deleted.
 type Remainder struct {
-	Objects []kinds.ID // in the order of their names
+	Objects []kinds.ID // sorted by name
 	Err     error      // why there may be more
 }
 

@@ -13,7 +13,7 @@ import (
 
 // How many objects that pods depend on are read, for one workload.
 const (
-	mostObjects = 3   // of a kind: each is a request
+	mostObjects = 3   // objects of a kind: each is a request
 	mostListed  = 100 // nodes of the cluster, and StorageClasses
 )
 

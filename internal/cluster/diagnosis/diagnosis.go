@@ -53,7 +53,7 @@ type Diagnoser struct {
 	nodesErr  error
 
 	mu           sync.Mutex
-	explanations map[string]callExplanation // by their causes
+	explanations map[string]callExplanation // keyed by cause
 }
 
 // Explain returns in lines why an object is not ready, the most likely cause first: the problems of its pods,
@@ -96,7 +96,7 @@ type explainer struct {
 	diagnoser *Diagnoser
 	*cluster.Cluster
 	namespace string
-	failures  *[]error // of reads
+	failures  *[]error // errors of reads
 }
 
 func (d *Diagnoser) explainer(namespace string) *explainer {

@@ -25,7 +25,7 @@ import (
 // A Cache has the fingerprints of objects. It is safe for concurrent use.
 type Cache struct {
 	mu      sync.Mutex
-	objects map[digest]prints // by name
+	objects map[digest]prints // keyed by name
 }
 
 // A digest is one fingerprint.
@@ -48,9 +48,9 @@ const entrySize = len(digest{}) * (places + 1)
 
 // An AppliedFrom is the source of an applied object.
 type AppliedFrom struct {
-	Sum      [sha256.Size]byte // of the manifest
-	Note     string            // of anything else that changed the request
-	Metadata metav1.Object     // of the manifest
+	Sum      [sha256.Size]byte // checksum of the manifest
+	Note     string            // anything else that changed the request
+	Metadata metav1.Object     // metadata of the manifest
 }
 
 // Read parses the result of Bytes. Other bytes make an empty cache.

@@ -47,14 +47,14 @@ type LiveMetadata struct {
 	Entry           ApplyEntry // ours in managedFields
 	Controller      string     // kind and name of the controlling owner, if there is one
 	Terminating     bool
-	Created         time.Time // by the server's clock
+	Created         time.Time // server time
 
 	object metav1.Object
 }
 
 // An ApplyEntry is our entry in managedFields for applies.
 type ApplyEntry struct {
-	Since  time.Time // of our last apply that changed anything, in whole seconds
+	Since  time.Time // time of our last apply that changed anything, in whole seconds
 	Fields string    // as JSON, in any order
 }
 

@@ -17,7 +17,7 @@ import (
 // A Writer is a manager that has written an object.
 type Writer struct {
 	Manager string `json:"manager"`
-	// of its last write; the API server records none for the scale subresource
+	// time of its last write; the API server records none for the scale subresource
 	Since time.Time `json:"since,omitzero"`
 }
 

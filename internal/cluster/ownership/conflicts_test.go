@@ -124,7 +124,7 @@ func TestOwners(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			owners := slices.DeleteFunc(ownership.Owners(entries, row.path), func(owner string) bool {
-				// which come as they like
+				// These controllers write at any time.
 				return owner == "kube-controller-manager" || owner == "kube-controller-manager/status"
 			})
 			if diff := cmp.Diff(row.want, owners, cmpopts.EquateEmpty()); diff != "" {

@@ -49,12 +49,12 @@ spec:
 type visit struct{ manager, patch string }
 
 var leaves = map[string]struct {
-	made     string  // by helm
+	made     string  // the object as helm created it
 	visits   []visit // then by others
 	ours     string
 	left     []string
-	fails    string // to apply it
-	foreseen bool   // by the dry run
+	fails    string // the error of the apply
+	foreseen bool   // the dry run reports the error, too
 }{
 	"ConfigMap": {
 		made:   `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS, labels: {app.kubernetes.io/managed-by: Helm}, annotations: {meta.helm.sh/release-name: x, a: b}, finalizers: [example.com/a, example.com/b]}, data: {a: x, b.c: x, d: x}}`,

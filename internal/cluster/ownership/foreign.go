@@ -22,7 +22,7 @@ const restartedAt = "kubectl.kubernetes.io/restartedAt"
 // A foreignEntry is the foreign fields of one entry in managedFields.
 type foreignEntry struct {
 	fields.ForeignFields
-	index int // of the entry
+	index int // index of the entry
 	set   *fieldpath.Set
 }
 

@@ -98,7 +98,7 @@ func TestForeignFieldsAreFoundAndRemoved(t *testing.T) {
 			b.merge("ann", live, `{metadata: {annotations: {ann: x}}}`)
 			isBobs := func(manager string) bool { return manager == "bob" }
 			foreseen := b.dryRun(row.object, isBobs)
-			if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // with controllers
+			if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // controllers write the object, too
 				_, lost, err := ownership.TakeForeign(t.Context(), b.Cluster, b.in(live), b.get(live), isBobs)
 				if err == nil && len(lost) != len(row.want) {
 					t.Errorf("the apply took over %v", lost)

@@ -41,7 +41,7 @@ func FindLeftovers(live, draft *unstructured.Unstructured, refused []string) *Le
 // stepsTo returns the keys and indexes on the way to a field, as servers write it in what they refuse:
 // spec.containers[0].env[0].value, or data[key].
 func stepsTo(field string) []string {
-	if field == "<nil>" { // of a whole custom resource
+	if field == "<nil>" { // the field of a whole custom resource
 		return nil
 	}
 	return strings.FieldsFunc(field, func(r rune) bool { return strings.ContainsRune(".[]", r) })

@@ -115,6 +115,6 @@ func Replicas(object *unstructured.Unstructured) (count int64, found bool) {
 
 // SetReplicas sets spec.replicas of a draft.
 func SetReplicas(draft *unstructured.Unstructured, count int64) {
-	// if spec is not a mapping, the server will refuse it
+	// The server refuses a spec that is not a mapping.
 	_ = unstructured.SetNestedField(draft.Object, count, replicas...)
 }

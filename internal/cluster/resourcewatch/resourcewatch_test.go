@@ -22,7 +22,7 @@ func TestIsOlder(t *testing.T) {
 		{"10", "9", false},
 		{"10", "10", false},
 		{"10", "", false}, // nothing is known yet
-		{"a", "b", false}, // of a server that does not count
+		{"a", "b", false}, // versions of a server that does not count
 	} {
 		if got := resourcewatch.IsOlder(c.version, c.than); got != c.want {
 			t.Errorf("%q is older than %q: %v", c.version, c.than, got)

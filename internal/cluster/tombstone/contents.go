@@ -21,9 +21,9 @@ import (
 
 // How many of the objects that are left in an object are listed: enough to find which finalizers hold it.
 const (
-	mostKinds   = 5  // of objects in a Namespace
-	mostObjects = 50 // of a kind
-	mostNames   = 3  // in one line
+	mostKinds   = 5  // kinds of objects in a Namespace
+	mostObjects = 50 // objects of a kind
+	mostNames   = 3  // names in a line
 )
 
 // contents are the objects that are left in another.

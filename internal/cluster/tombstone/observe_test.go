@@ -169,7 +169,7 @@ func TestAnObjectIsFoundInEachServedVersion(t *testing.T) {
 	define(t, c, object.Group, "v1alpha1")
 	made := bring(t, c, object)
 
-	define(t, testbed.Connect(t), object.Group, "v1") // by another client: v1alpha1 is no longer served
+	define(t, testbed.Connect(t), object.Group, "v1") // another client defines v1: v1alpha1 is no longer served
 	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		switch got := tombstone.Observe(ctx, c, object, made.GetUID()); got.State {
 		case tombstone.Present:

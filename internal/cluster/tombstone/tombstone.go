@@ -47,11 +47,11 @@ const (
 // An Observation is the state of an object at one time.
 type Observation struct {
 	State      DeleteState
-	UID        types.UID // of the live object
-	Release    string    // of the live object; "" if it has none
-	Requested  types.UID // of the object whose delete was requested, if known
+	UID        types.UID // UID of the live object
+	Release    string    // release of the live object; "" if it has none
+	Requested  types.UID // UID of the object whose delete was requested, if known
 	Since      time.Time // when the delete of a terminating object was requested
-	Finalizers []string  // of a terminating object
+	Finalizers []string  // finalizers of a terminating object
 	Remains    []string  // the objects that are left in a terminating Namespace or definition
 	Contents   Contents  // the state of those objects
 	MadeBy     string    // the creator and the creation time of a present or reappeared object

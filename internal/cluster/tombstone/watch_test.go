@@ -120,7 +120,7 @@ func TestChangesAfterARestartOfTheServer(t *testing.T) {
 	if err := own.Resume(t.Context(), sandbox.APIServer); err != nil {
 		t.Fatal(err)
 	}
-	follow(t, c, toCome, nothing, tombstone.Absent) // of which no watch has any event
+	follow(t, c, toCome, nothing, tombstone.Absent) // no watch has an event of these objects
 	follow(t, c, changes, objects, tombstone.Terminating)
 	release(t, c, objects[0])
 	follow(t, c, changes, objects, tombstone.Absent)

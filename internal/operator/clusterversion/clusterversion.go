@@ -20,11 +20,11 @@ import (
 // An Observation is the state of the cluster and of the operator at one moment.
 type Observation struct {
 	Now        time.Time
-	Generation int64    // of the ClusterVersion whose spec was read
+	Generation int64    // generation of the ClusterVersion whose spec was read
 	Invalid    []string // the errors in its spec; a sentence each
 
-	Overrides []configv1.ComponentOverride // of the spec
-	Gates     []precondition.AdminGate     // that no administrator has acknowledged
+	Overrides []configv1.ComponentOverride // overrides of the spec
+	Gates     []precondition.AdminGate     // gates that no administrator has acknowledged
 	Operators []configv1.ClusterOperator   // all of the cluster
 
 	// Acceptance is the state of the release that the spec requests.
@@ -38,7 +38,7 @@ type Observation struct {
 // An AppliedRelease is the current release and its progress: the operator applies it, or keeps it in place.
 type AppliedRelease struct {
 	Release      configv1.Release
-	Hash         string // of the copy of its files on the cluster
+	Hash         string // hash of the copy of its files on the cluster
 	Forced       string // the risks that were accepted; empty if there were none
 	Verified     bool   // its signature was verified
 	Capabilities configv1.ClusterVersionCapabilitiesStatus
@@ -82,11 +82,11 @@ const (
 type Acceptance struct {
 	Release      configv1.Release // as requested: its version or its image may be empty
 	Architecture string
-	FeatureSet   string // of the cluster; empty or "Default" if none is set
+	FeatureSet   string // feature set of the cluster; empty or "Default" if none is set
 	Phase        AcceptancePhase
 	// Err refuses the release in this phase. It is nil while the phase runs, and once the release is accepted.
 	Err       error
-	Findings  []precondition.Finding // of the gate
+	Findings  []precondition.Finding // findings of the gate
 	WasJudged bool                   // the gate ran
 	// Unverified explains why no signature of the image was verified, if the current release requires none.
 	Unverified string

@@ -75,7 +75,7 @@ const (
 	weightMinor       = 30.0   // the first or the last completed entry of a minor version
 	weightMinorUpdate = 20.0   // a partial entry between two minor versions
 	weightPatchUpdate = -20.0  // a partial entry between two patches
-	weightPerNewer    = -1.01  // for each newer entry
+	weightPerNewer    = -1.01  // times the number of newer entries
 	newestRequired    = 5
 )
 

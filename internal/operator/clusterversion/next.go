@@ -48,7 +48,7 @@ func (a AppliedRelease) wasCompleted() bool { return a.IsComplete || a.Mode == g
 type builder struct {
 	next     configv1.ClusterVersionStatus
 	observed Observation
-	now      metav1.Time // in whole seconds, like all times of a status
+	now      metav1.Time // whole seconds, like all times of a status
 
 	wasCompleted bool // the current release, now or before
 }
@@ -157,8 +157,8 @@ const mostLines = 10
 
 // Limits of messages, in bytes: the text of one component must not fill the ClusterVersion, whose size is limited.
 const (
-	longestReport  = 2_000  // of a ClusterOperator
-	longestMessage = 32_768 // of a condition, as metav1.Condition has it
+	longestReport  = 2_000  // message of a ClusterOperator
+	longestMessage = 32_768 // message of a condition, as in metav1.Condition
 )
 
 // set sets a condition. Its transition time changes only with its status.

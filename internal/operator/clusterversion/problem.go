@@ -17,7 +17,7 @@ import (
 const (
 	slowAfter              = 30 * time.Minute
 	slowAfterMachineConfig = 90 * time.Minute // its ClusterOperator updates all nodes
-	failAfter              = 40 * time.Minute // with the effect FailAfterInterval
+	failAfter              = 40 * time.Minute // limit for the effect FailAfterInterval
 	retriedFor             = 30 * time.Second // a request; about as long as that operator's first attempts take
 
 	machineConfig = "machine-config"
@@ -216,8 +216,8 @@ const mostNames = 5
 // A failure is one problem, or the common problem of several ClusterOperators.
 type failure struct {
 	reason  string
-	summary string // for Progressing: a short line
-	message string // for Failing
+	summary string // a short line for Progressing
+	message string // message of Failing
 }
 
 // summarize returns one failure for all problems, which are sorted and without duplicates.

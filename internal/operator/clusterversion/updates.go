@@ -30,7 +30,7 @@ type Offer struct {
 type Retrieved struct {
 	Version     string
 	Offer       *Offer    // the last valid response; nil if there was none
-	Time        time.Time // of that response
+	Time        time.Time // time of that response
 	Err         error     // why the last request failed; it has a reason
 	IsInherited bool      // the offer was read from the status; Time is then the start of the operator
 	IsPending   bool      // the service has not responded yet since the query has changed

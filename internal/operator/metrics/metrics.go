@@ -22,7 +22,7 @@ type Reading struct {
 	Version   *configv1.ClusterVersion // nil if there is none
 	Operators []configv1.ClusterOperator
 	Applied   *clusterversion.AppliedRelease // nil until there is one
-	Durations map[string]record.Durations    // of the last complete apply, by mode
+	Durations map[string]record.Durations    // mode -> durations of its last complete apply
 	Unwatched int                            // kinds whose changes are not seen
 	Retrieved time.Time                      // when the update service last gave a good answer; zero if it never did
 	FullPass  time.Time                      // when all objects were last applied or checked; zero if unknown

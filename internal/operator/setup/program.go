@@ -30,7 +30,7 @@ var ErrOnDisk = errors.New("is on this machine, where the operator can't read it
 
 // A Program is the image that the operator's Deployment runs, and the release that it applies first.
 type Program struct {
-	Image    string         // of the operator; "" for that of the release
+	Image    string         // image of the operator; "" for that of the release
 	Release  string         // an image, or the absolute path of a folder of the operator's image
 	Settings map[string]any // flags of the operator, for its ConfigMap
 }
@@ -99,7 +99,7 @@ var theSettings = kinds.NewID(kinds.ConfigMap, theOperator.Namespace, theOperato
 
 const (
 	settingsFile = "operator.yaml" // the flags, a line each
-	// on the operator's pods: the hash of that file, so that they are replaced when it changes
+	// annotation of the operator's pods: the hash of that file, so that they are replaced when it changes
 	settingsAnnotation = "runlevel.dev/settings"
 )
 

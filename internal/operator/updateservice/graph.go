@@ -23,7 +23,7 @@ import (
 // An updateGraph is the answer of a service.
 type updateGraph struct {
 	Nodes            bounded[graphNode]
-	Edges            bounded[[]int] // from one node to another, by their indices in Nodes
+	Edges            bounded[[]int] // edges between nodes, as indexes of Nodes
 	ConditionalEdges bounded[conditionalEdges]
 }
 
@@ -175,7 +175,7 @@ type reader struct {
 	nodes   map[string]graphNode
 	several map[string]bool // versions that nodes with several images have
 	offer   *clusterversion.Offer
-	bytes   int // of the offer
+	bytes   int // size of the offer
 }
 
 // add adds the update to a version, or returns why it is rejected. Risks has an item for each edge with risks that

@@ -41,7 +41,7 @@ const (
 type Query struct {
 	URL          string
 	Channel      string
-	Version      string // that the updates are from
+	Version      string // version to update from
 	Architecture string
 	ClusterID    string // may be empty
 	Insecure     bool   // plain http will do

@@ -40,9 +40,9 @@ const Label = "runlevel.dev/files"
 const (
 	digestAnnotation   = "runlevel.dev/digest"
 	piecesAnnotation   = "runlevel.dev/pieces"   // how many Secrets the copy has
-	sumAnnotation      = "runlevel.dev/sum"      // of the data of this Secret
-	versionAnnotation  = "runlevel.dev/version"  // that was applied when the copy was written
-	revisionAnnotation = "runlevel.dev/revision" // of that update
+	sumAnnotation      = "runlevel.dev/sum"      // checksum of the data of this Secret
+	versionAnnotation  = "runlevel.dev/version"  // version that was applied when the copy was written
+	revisionAnnotation = "runlevel.dev/revision" // revision of that update
 )
 
 const (
@@ -51,22 +51,22 @@ const (
 	fieldManager = "runlevel"
 
 	maxPiece  = 1000 << 10 // a Secret has room for 1 MiB of data
-	maxPieces = 16         // of a copy: a database of a cluster has 2 GiB by default
+	maxPieces = 16         // pieces of a copy: a database of a cluster has 2 GiB by default
 )
 
 // A Store has the copies of one release.
 type Store struct {
 	Cluster   *cluster.Cluster
-	Namespace string // of the record
+	Namespace string // namespace of the record
 	Release   string
 }
 
 // A Copy is a copy on the cluster, of which some pieces may be lost.
 type Copy struct {
 	Digest   string
-	Version  string // that was applied when it was written
+	Version  string // version that was applied when the copy was written
 	Revision int
-	Pieces   []types.UID // of its Secrets; empty where one is missing
+	Pieces   []types.UID // UIDs of the Secrets; empty where one is missing
 	created  time.Time
 }
 
@@ -75,7 +75,7 @@ func (c Copy) IsComplete() bool { return len(c.Pieces) > 0 && !slices.Contains(c
 
 // name returns the name of the Secret of a piece.
 func (s Store) name(digest string, piece int) string {
-	const enough = 32 // of the 64 digits; the annotation and the record have them all
+	const enough = 32 // number of digits, out of 64; the annotation and the record have them all
 	digits := strings.TrimPrefix(digest, "sha256:")
 	return fmt.Sprintf("%s-files-%s-%d", lock.Name(s.Release), digits[:min(enough, len(digits))], piece)
 }

@@ -29,15 +29,15 @@ const maxUnpacked = 160 << 20
 
 // A Packed is a release whose files are packed.
 type Packed struct {
-	Digest string // of the archive before it is compressed: the same content has the same digest
+	Digest string // digest of the archive before it is compressed: the same content has the same digest
 	pieces [][]byte
 }
 
 // An Unpacked is a kept release.
 type Unpacked struct {
 	Files  fs.FS  // nil if only the image is kept
-	Image  string // by digest, if only the image is stored
-	Values []byte // with which the files were read, as JSON
+	Image  string // image by digest, if only the image is stored
+	Values []byte // values with which the files were read, as JSON
 }
 
 // Pack packs files of a release, with the values that they are read with.

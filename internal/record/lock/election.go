@@ -252,7 +252,7 @@ func (e *election) Update(ctx context.Context, record resourcelock.LeaderElectio
 func (e *election) write(ctx context.Context, verb string, record resourcelock.LeaderElectionRecord,
 	send func(resourcelock.LeaderElectionRecord) error) error {
 	now := e.lock.now().Truncate(time.Microsecond) // the resolution of a Lease
-	if !now.After(e.renewed) {                     // if the clock stands still, the Lease would not change
+	if !now.After(e.renewed) {                     // the clock stands still: the Lease would not change
 		now = e.renewed.Add(time.Microsecond)
 	}
 	e.renewed, e.sent = now, true

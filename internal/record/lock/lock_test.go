@@ -197,7 +197,7 @@ func TestSecondProcessWaitsForTheHolder(t *testing.T) {
 	}
 	klog.Flush()
 	for line := range strings.Lines(log.String()) {
-		if !strings.Contains(line, "watch ended with error") { // that of Await above
+		if !strings.Contains(line, "watch ended with error") { // the message of Await above
 			t.Errorf("users see a log of client-go: %s", line)
 		}
 	}

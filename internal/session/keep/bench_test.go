@@ -49,7 +49,7 @@ func BenchmarkDrifts(b *testing.B) {
 	ticker := time.NewTicker(pace)
 	defer ticker.Stop()
 	for b.Loop() {
-		const many = 1500 // in 15 s
+		const many = 1500 // objects in 15 s
 		began, ends := map[string]time.Time{}, make(chan []end)
 		go func() {
 			var all []end
@@ -117,7 +117,7 @@ func (e *estate) keepBarely(b *testing.B) {
 type observer struct {
 	*estate
 	c       *cluster.Cluster
-	colours map[string]string // of those that are not, by name
+	colours map[string]string // last seen colour of each object, keyed by name
 	seen    watch.Interface
 }
 

@@ -13,12 +13,12 @@ import (
 // A contention counts how often another field manager or a controller reverts the repairs of an object. A user who
 // changes the object now and then is not in contention.
 type contention struct {
-	driftedAt  time.Time   // of the first observation of a difference
-	repairedAt time.Time   // of the last repair
-	repairs    []time.Time // of recent repairs
+	driftedAt  time.Time   // time of the first observation of a difference
+	repairedAt time.Time   // time of the last repair
+	repairs    []time.Time // times of recent repairs
 	immediate  int         // number of repairs that were reverted at once
 	idle       int         // number of consecutive writes of the object that changed nothing of the release's
-	idleAt     time.Time   // of the last such write
+	idleAt     time.Time   // time of the last such write
 	until      time.Time   // end of the pause before the next repair
 }
 

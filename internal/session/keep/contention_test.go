@@ -22,7 +22,7 @@ type fight struct {
 	after    time.Duration // the fixing
 	rounds   int
 	reported int           // the first round in which it is a contention, from 1; 0 for never
-	repaired int           // at least so often in the first minute
+	repaired int           // minimum number of repairs in the first minute
 	mostly   int           // and at most
 	finally  time.Duration // the pause at the end is no longer
 	atLeast  time.Duration // and no shorter
@@ -230,7 +230,7 @@ func TestPersistentWriterIsAContention(t *testing.T) {
 		reported.File != "0000_10_shop_10.yaml" {
 		t.Errorf("reported %+v", reported)
 	}
-	if got := len(s.all(keep.Repaired)); got > 20 { // on a slow machine, not each round is hasty
+	if got := len(s.all(keep.Repaired)); got > 20 { // a slow machine repairs some rounds late
 		t.Errorf("reported after %d rounds", got)
 	}
 	s.until("there is an event on the object", func() bool {

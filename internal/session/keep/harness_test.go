@@ -62,7 +62,7 @@ type site struct {
 
 // A plan configures a site.
 type plan struct {
-	config  *rest.Config // of who keeps
+	config  *rest.Config // connection of the Keeper
 	sandbox *sandbox.Sandbox
 	apply   apply.Options
 	keep    keep.Options

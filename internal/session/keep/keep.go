@@ -31,11 +31,11 @@ import (
 
 // Options configure how a release is kept in place.
 type Options struct {
-	Apply object.Options // of the apply of the release
+	Apply object.Options // options of the apply of the release
 	// WasComplete is set if the release was complete before the apply: an object that the apply changes has drifted
 	// while no process kept it in place.
 	WasComplete bool
-	Every       time.Duration // from one resync to the next; 0 means an hour, and a negative value no resync
+	Every       time.Duration // interval between resyncs; 0 means an hour, and a negative value no resync
 	// OnEvent is called with each event, one after the other. It may be nil.
 	OnEvent func(Event)
 }
@@ -59,7 +59,7 @@ type Keeper struct {
 	cluster  *cluster.Cluster
 	options  Options
 	repairer *object.Repairer
-	queue    workqueue.TypedRateLimitingInterface[*objectState] // that of guarded
+	queue    workqueue.TypedRateLimitingInterface[*objectState] // the queue of guarded
 	emitting sync.Mutex                                         // serializes events
 	running  sync.WaitGroup
 	guarded  lockedObjects // only for lock

@@ -38,12 +38,12 @@ type objectState struct {
 	mayBeFinished bool   // a Job that was written may have finished
 	problem       *Event // the last report on a contested or failing object
 	contention    contention
-	checked       chan<- bool // of a resync: receives whether it has found a difference that no watch had shown
+	checked       chan<- bool // set by a resync: receives whether it has found a difference that no watch had shown
 }
 
 // A liveState is the known state of an object on the cluster.
 type liveState struct {
-	version       string                   // of the object when it was applied, checked last, or known to be in sync
+	version       string                   // last version that was applied, checked, or known to be in sync
 	mayDiffer     bool                     // the object may differ from the release
 	observed      *objectmeta.LiveMetadata // metadata that may differ; nil if the object did not exist or was not read
 	exists        bool                     // although it could not be repaired: dependents can be repaired
@@ -60,7 +60,7 @@ type observation struct {
 // lockedObjects are the objects of a release while their lock is held. Keeper.lock returns them.
 type lockedObjects struct {
 	mu      sync.Mutex
-	queue   workqueue.TypedRateLimitingInterface[*objectState] // of objects that may have to be repaired
+	queue   workqueue.TypedRateLimitingInterface[*objectState] // objects that may have to be repaired
 	steps   map[object.StepID]*objectState                     // all objects of the release
 	byID    map[kinds.ID]*objectState                          // those of the watched kinds
 	kept    []*objectState                                     // those in the phase keeping

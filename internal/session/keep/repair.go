@@ -160,7 +160,7 @@ func (k *Keeper) repairSucceeded(o *objectState, before liveState, repaired obje
 func (l *lockedObjects) markInSync(o *objectState) {
 	l.queue.Forget(o)
 	if o.problem != nil {
-		l.queue.Add(o) // for endProblem
+		l.queue.Add(o) // endProblem then ends the problem
 	}
 	if !l.failing[o] {
 		return

@@ -101,7 +101,7 @@ func TestMemoryStaysFlat(t *testing.T) {
 func BenchmarkSoak(b *testing.B) {
 	s := newSoak(b, 2000)
 	const events, steps = 100_000, 10
-	s.make(b, events/steps) // until all is in place that stays
+	s.make(b, events/steps) // creates all objects that stay
 	for b.Loop() {
 		var heaps []float64
 		for range steps {

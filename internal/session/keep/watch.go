@@ -24,7 +24,7 @@ type kindWatch struct {
 	keeper   *Keeper
 	resource cluster.Resource
 
-	errs map[string]error // of broken watches, by namespace; only for the holder of lockedObjects
+	errs map[string]error // namespace -> error of its broken watch; only for the holder of lockedObjects
 }
 
 // longestWatchPause is the longest pause before a failed watch restarts.

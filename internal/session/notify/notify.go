@@ -40,7 +40,7 @@ const (
 	Begun       EventType = "begun"
 	Completed   EventType = "completed"
 	Failed      EventType = "failed"
-	Blocked     EventType = "blocked" // by the gate; the update has not begun
+	Blocked     EventType = "blocked" // the gate has blocked the update before its start
 	RolledBack  EventType = "rolledback"
 	Uninstalled EventType = "uninstalled"
 )
@@ -70,17 +70,17 @@ type Event struct {
 	Action    ReleaseAction `json:"action"`
 	Text      string        `json:"text"` // the event in a line
 	Release   string        `json:"release"`
-	Namespace string        `json:"namespace"`         // of the record
+	Namespace string        `json:"namespace"`         // namespace of the record
 	Cluster   string        `json:"cluster,omitempty"` // the name of the cluster, if known
 	Version   string        `json:"version,omitempty"`
 	From      string        `json:"from,omitempty"`     // the previous version, if it differs
-	Revision  int           `json:"revision,omitempty"` // in the history
+	Revision  int           `json:"revision,omitempty"` // revision in the history
 	By        string        `json:"by,omitempty"`       // the process that holds the lock
 	// Counts has the number of objects for each action, such as created.
 	Counts  map[object.Action]int `json:"counts,omitempty"`
-	Reason  string                `json:"reason,omitempty"` // of a failure or of an incomplete action, in a word
+	Reason  string                `json:"reason,omitempty"` // reason of a failure or of an incomplete action, in a word
 	Message string                `json:"message,omitempty"`
-	Checks  []string              `json:"checks,omitempty"` // of the gate, that block
+	Checks  []string              `json:"checks,omitempty"` // checks of the gate that block
 	// the first objects that were not applied, or are not ready
 	Failures  []record.ObjectFailure `json:"failures,omitempty"`
 	More      int                    `json:"more,omitempty"`    // failures that are left out
@@ -99,11 +99,11 @@ func (e Event) isChange() bool {
 // A Notifier reports the events of one release, each once.
 type Notifier struct {
 	Cluster   *cluster.Cluster
-	Namespace string // of the record
+	Namespace string // namespace of the record
 	Release   string
 
 	mu      sync.Mutex
-	last    Event // of an apply or uninstall
+	last    Event // last event of an apply or uninstall
 	blocked Event
 }
 
@@ -185,7 +185,7 @@ type CloudEvent struct {
 	Source      string    `json:"source"`  // the URL of the record
 	Type        string    `json:"type"`    // dev.runlevel.release. and the outcome
 	Subject     string    `json:"subject"` // the release
-	Time        time.Time `json:"time"`    // by the clock of the cluster
+	Time        time.Time `json:"time"`    // server time
 	ContentType string    `json:"datacontenttype"`
 	Data        Event     `json:"data"`
 }

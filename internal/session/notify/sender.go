@@ -18,16 +18,16 @@ import (
 // Options configure a Sender.
 type Options struct {
 	Receivers []Receiver
-	Folder    string      // with a file for each of more receivers, which Send reads for each event; "" for none
+	Folder    string      // files of more receivers, one each, which Send reads for each event; "" for none
 	Cluster   string      // the name of the cluster, for the readers of events; "" if the name is unknown
-	Log       logr.Logger // of events that could not be delivered; the zero value drops these messages
+	Log       logr.Logger // logs events that could not be delivered; the zero value drops these messages
 }
 
 // A Sender delivers events in order to each receiver, independently of the others. A nil Sender delivers no events.
 type Sender struct {
 	options Options
 	client  *http.Client
-	ctx     context.Context // of the deliveries
+	ctx     context.Context // context of the deliveries
 	cancel  context.CancelCauseFunc
 	sending sync.WaitGroup
 

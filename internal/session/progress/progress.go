@@ -100,7 +100,7 @@ type Deleting struct {
 type Intent struct {
 	Title   string
 	Planned *apply.RunState // before it has begun
-	Began   time.Time       // by the clock of the events
+	Began   time.Time       // time on the clock of the events
 	// InOrder is true if a level waits until the level before it is ready, as in an update.
 	InOrder bool
 	// Before is the duration of the last apply, and Nodes has those of its slow nodes. Both are empty if unknown.
@@ -129,7 +129,7 @@ func inSeconds(seconds float64) time.Duration { return time.Duration(seconds * f
 type Model struct {
 	plan    Intent
 	now     time.Time
-	base    Progress            // by the state of the apply, without the events
+	base    Progress            // progress from the state of the apply, without the events
 	changed map[kinds.ID]string // states of pending deletes that were observed later; "" if the object was deleted
 	recent  []apply.Event
 	left    estimate

@@ -19,9 +19,9 @@ const ReasonFailed = "ReleaseTestFailed"
 // A ResultRecorder writes the results of tests into the record of a release, and reports an event.
 type ResultRecorder struct {
 	Cluster   *cluster.Cluster
-	Namespace string         // of the record
+	Namespace string         // namespace of the record
 	Sender    *notify.Sender // nil sends nothing
-	// of the apply that the tests have followed; the zero value reports only tests that have not passed
+	// event of the apply before the tests; the zero value reports only tests that have not passed
 	Event notify.Event
 }
 

@@ -33,7 +33,7 @@ const (
 
 // Options configure a run of tests.
 type Options struct {
-	Timeout time.Duration // of each test, DefaultTimeout if it is 0
+	Timeout time.Duration // timeout of each test; 0 means DefaultTimeout
 	Keep    bool          // the tests, also those that pass
 	Logs    LogChoice     // FailedLogs if it is empty
 	OnEvent func(Event)
@@ -69,7 +69,7 @@ type Report struct {
 	Tests       []Result `json:"tests"`
 	Seconds     float64  `json:"seconds"`
 	Interrupted error    `json:"-"` // why not all have run; nil if they have
-	hash        string   // of the release
+	hash        string   // hash of the release
 }
 
 // A Result is the result of one test.
@@ -88,7 +88,7 @@ type Result struct {
 type Container struct {
 	Pod      string   `json:"pod"`
 	Name     string   `json:"name"`
-	ExitCode *int32   `json:"exitCode,omitempty"` // if it has ended
+	ExitCode *int32   `json:"exitCode,omitempty"` // set if the container has ended
 	Log      []string `json:"log,omitempty"`
 }
 

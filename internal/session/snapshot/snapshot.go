@@ -37,7 +37,7 @@ import (
 // A Snapshot has the objects of a release on a cluster, and the objects that affect it.
 type Snapshot struct {
 	Head
-	Objects []*unstructured.Unstructured // in the order in which they can be created
+	Objects []*unstructured.Unstructured // objects in the order in which they can be created
 }
 
 // A Head describes a snapshot.
@@ -45,11 +45,11 @@ type Head struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
 	Release    string    `json:"release"`
-	Version    string    `json:"version,omitempty"` // that was applied last
-	Namespace  string    `json:"namespace"`         // of the record
+	Version    string    `json:"version,omitempty"` // version that was applied last
+	Namespace  string    `json:"namespace"`         // namespace of the record
 	Kubernetes string    `json:"kubernetes"`
 	Taken      time.Time `json:"taken"`
-	Webhooks   []Webhook `json:"webhooks,omitempty"` // that are called for objects of the release
+	Webhooks   []Webhook `json:"webhooks,omitempty"` // webhooks that are called for objects of the release
 	Unread     []string  `json:"unread,omitempty"`   // resources that could not be read
 }
 

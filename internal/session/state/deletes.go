@@ -18,7 +18,7 @@ type PendingDelete struct {
 	Release     string                `json:"release,omitempty"`
 	Object      kinds.ID              `json:"object"`
 	UID         string                `json:"uid,omitempty"`
-	Version     string                `json:"version,omitempty"` // that requested it
+	Version     string                `json:"version,omitempty"` // version that requested the delete
 	RequestedAt time.Time             `json:"requestedAt"`
 	Sent        bool                  `json:"sent"` // the request was sent, as far as known
 	State       tombstone.DeleteState `json:"state"`

@@ -35,7 +35,7 @@ var (
 
 // Bounds of what an inspection writes.
 const (
-	mostObjects  = 200    // that are not ready, per release
+	mostObjects  = 200    // objects that are not ready, per release
 	mostLogLines = 20_000 // per container
 
 	requestTimeout = 30 * time.Second // a slow kubelet may need it for a log
@@ -47,7 +47,7 @@ const operatorName = "runlevel-operator"
 // An Inspection is what an inspector writes, and where.
 type Inspection struct {
 	Folder   string                 // an existing one
-	Version  any                    // of this program
+	Version  any                    // version of this program
 	Progress io.Writer              // gets a line for each step
 	Text     func(*Status) []string // the status as text
 }
@@ -66,7 +66,7 @@ type inspector struct {
 // Inspect writes the state of the releases of the cluster into a folder. After an error, the folder is not complete.
 func (r *Reader) Inspect(ctx context.Context, options Inspection) (*InspectReport, error) {
 	i := &inspector{Reader: r, of: options, report: InspectReport{Folder: options.Folder, Files: []InspectedFile{}}}
-	// of events on cluster-scoped objects
+	// Events on cluster-scoped objects are in namespace default.
 	i.namespaces = map[string]bool{i.Namespace: true, metav1.NamespaceDefault: true}
 	for _, step := range []struct {
 		what string
@@ -283,15 +283,15 @@ func (i *inspector) events(ctx context.Context) {
 // An InspectReport lists the files of an inspection. It is the output of -o json.
 type InspectReport struct {
 	Folder     string          `json:"folder"`
-	Time       time.Time       `json:"time"` // by the cluster's clock
+	Time       time.Time       `json:"time"` // server time
 	Releases   []string        `json:"releases,omitempty"`
 	Files      []InspectedFile `json:"files"`
-	Unreadable []string        `json:"unreadable,omitempty"` // with the reasons
+	Unreadable []string        `json:"unreadable,omitempty"` // unreadable resources, with the reasons
 }
 
 // An InspectedFile is a file of an inspection.
 type InspectedFile struct {
-	Path     string `json:"path"` // in the folder
+	Path     string `json:"path"` // path in the folder
 	Contents string `json:"contents"`
 	Bytes    int    `json:"bytes"`
 }

@@ -18,17 +18,17 @@ import (
 // A ListedRelease is a release in the list of those on a cluster. It is an element of the output of -o json.
 type ListedRelease struct {
 	Release   string       `json:"release"`
-	Namespace string       `json:"namespace"` // of its record
+	Namespace string       `json:"namespace"` // namespace of the record
 	Version   string       `json:"version,omitempty"`
 	Previous  string       `json:"previous,omitempty"` // the version that was completed before
 	Source    string       `json:"source,omitempty"`
 	State     ReleaseState `json:"state"`
-	// of its objects that are applied and ready; absent if it is not known
+	// percentage of its objects that are applied and ready; absent if unknown
 	Percent  *int         `json:"percent,omitempty"`
 	Since    *time.Time   `json:"since,omitempty"` // when the version was completed, or else begun
 	KeptBy   ReleaseOwner `json:"keptBy"`
-	Holder   string       `json:"holder,omitempty"` // of the lock
-	Deletes  int          `json:"deletes"`          // that are pending
+	Holder   string       `json:"holder,omitempty"` // holder of the lock
+	Deletes  int          `json:"deletes"`          // number of pending deletes
 	Problems []string     `json:"problems"`         // the most severe first
 	Unknown  []string     `json:"unknown,omitempty"`
 }

@@ -21,10 +21,10 @@ import (
 // An UnrecordedRelease is a release that has objects on the cluster, and no record in the namespace of records.
 type UnrecordedRelease struct {
 	Name      string   `json:"-"`
-	Objects   int      `json:"objects"`             // of the kinds that are searched
+	Objects   int      `json:"objects"`             // number of objects of the searched kinds
 	Elsewhere []string `json:"elsewhere,omitempty"` // the namespaces that have its record
 
-	newest    *record.HistoryEntry // from the annotations of the objects; nil if they have no version
+	newest    *record.HistoryEntry // entry from the annotations of the objects; nil if they have no version
 	namespace string
 }
 

@@ -28,7 +28,7 @@ type Object struct {
 type ObjectList struct {
 	Release string   `json:"release"`
 	Version string   `json:"version,omitempty"`
-	Objects []Object `json:"objects"` // in the order of their kinds and names
+	Objects []Object `json:"objects"` // sorted by kind and name
 	// objects that were deleted since they were applied, whose names are not known
 	Missing int      `json:"missing,omitempty"`
 	Unknown []string `json:"unknown,omitempty"` // resources that could not be read

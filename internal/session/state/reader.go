@@ -28,7 +28,7 @@ import (
 // A Reader reads the state of the releases on a cluster.
 type Reader struct {
 	Cluster   *cluster.Cluster
-	Namespace string // of their records
+	Namespace string // namespace of the records
 	// Applied reads the manifests of a release that were applied last, to name objects that are missing. It returns
 	// none if it can't read them.
 	Applied func(ctx context.Context, namespace, release string) []*payload.Manifest

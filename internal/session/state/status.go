@@ -16,23 +16,23 @@ import (
 
 // A Status is the status of a release on a cluster. It is the output of -o json.
 type Status struct {
-	Time    time.Time          `json:"time"` // by the cluster's clock
+	Time    time.Time          `json:"time"` // server time
 	Release string             `json:"release"`
 	Done    bool               `json:"done"`            // the release is complete, and nothing is wrong
-	State   record.UpdateState `json:"state,omitempty"` // of its newest version; empty if none was applied
-	// of the apply that runs or was the last: install, update or reconcile
+	State   record.UpdateState `json:"state,omitempty"` // state of the newest version; empty if none was applied
+	// mode of the current or last apply: install, update or reconcile
 	Mode     string             `json:"mode,omitempty"`
 	Lost     *UnrecordedRelease `json:"lost,omitempty"`     // it has objects on the cluster, and no record
 	Previous string             `json:"previous,omitempty"` // the version that was completed before
 	Version  string             `json:"version,omitempty"`
-	// of its objects that are applied and ready; absent if it is not known
+	// percentage of its objects that are applied and ready; absent if unknown
 	Percent *int `json:"percent,omitempty"`
 
 	// the process that applies it, or the time of the last apply
 	Messages    []why.Message      `json:"messages"`
-	Progress    *progress.Progress `json:"progress,omitempty"`    // of an incomplete apply, as last reported
+	Progress    *progress.Progress `json:"progress,omitempty"`    // progress of an incomplete apply, as last reported
 	LastSeconds float64            `json:"lastSeconds,omitempty"` // how many seconds the last apply in this mode took
-	Objects     []*why.Answer      `json:"objects,omitempty"`     // that are not ready, the most severe first
+	Objects     []*why.Answer      `json:"objects,omitempty"`     // objects that are not ready, the most severe first
 	Missing     int                `json:"missing,omitempty"`     // objects that were deleted since it was complete
 	Deletes     []PendingDelete    `json:"deletes,omitempty"`
 	// gates that block the next minor version, or the requested one
@@ -74,12 +74,12 @@ type LockStatus struct {
 
 // A VersionStatus is the status of the ClusterVersion.
 type VersionStatus struct {
-	Version string `json:"version,omitempty"` // that the operator applies or has applied
+	Version string `json:"version,omitempty"` // version that the operator applies or has applied
 	Image   string `json:"image,omitempty"`
 	// the version or image of spec.desiredUpdate, if it differs from the applied release
 	Requested  string      `json:"requested,omitempty"`
 	Conditions []Condition `json:"conditions"`
-	Updates    []Update    `json:"updates,omitempty"` // that the update service offers
+	Updates    []Update    `json:"updates,omitempty"` // updates that the update service offers
 }
 
 // An Update is an update that a ClusterVersion lists.

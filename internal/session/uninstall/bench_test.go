@@ -69,7 +69,7 @@ func deleteBare(s shop) {
 	for _, stage := range uninstall.StagesOf(heads) {
 		group, ctx := errgroup.WithContext(s.Context())
 		group.SetLimit(16)
-		var scopes []inventory.Scope // of which each is listed once
+		var scopes []inventory.Scope // each scope is listed once
 		for _, head := range stage.Objects {
 			scopes = append(scopes, inventory.Scope{Kind: head.ID.GroupKind()})
 			group.Go(func() error { return c.Delete(ctx, head.Resource, head.ID.Namespace, head.ID.Name, head.UID) })

@@ -84,7 +84,7 @@ func matchesAny(patterns []NamePattern, head objectmeta.LiveMetadata) bool {
 // keeps them by default.
 type Choice struct {
 	Keep       []NamePattern
-	DeleteData []NamePattern // of objects that hold data or have KeepAnnotation
+	DeleteData []NamePattern // objects to delete although they hold data or have KeepAnnotation
 }
 
 // A selection divides labelled objects into those that are deleted and those that are kept.
@@ -98,7 +98,7 @@ type chooser struct {
 	release string
 	choice  Choice
 	applied *fingerprint.Cache // the objects that the release has applied
-	kept    []KeptObject       // by earlier looks
+	kept    []KeptObject       // objects that earlier looks kept
 }
 
 // choose selects from objects with the label of any release. Objects of another release count if this one has applied

@@ -31,7 +31,7 @@ import (
 // A Plan lists the objects that an uninstall would delete, in order, and those that it would keep.
 type Plan struct {
 	Release string
-	Version string // of the newest update; "" if it is not known
+	Version string // version of the newest update; "" if it is not known
 	Stages  []Stage
 	Kept    []KeptObject
 	Hooks   []kinds.ID        // Deployments with lifecycle hooks; no hook runs
@@ -81,7 +81,7 @@ type looker struct {
 	cluster   *cluster.Cluster
 	options   Options
 	store     *record.Store
-	confirmed *Plan // by the user; nil for the first look
+	confirmed *Plan // plan that the user has confirmed; nil for the first look
 }
 
 // Look returns the plan of an uninstall. It changes nothing. It returns an error if a process applies the release or

@@ -48,11 +48,11 @@ type remover struct {
 	report *Report
 
 	notifier *notify.Notifier
-	recordID types.UID // of the record's ConfigMap; "" until the uninstall has begun
+	recordID types.UID // UID of the record's ConfigMap; "" until the uninstall has begun
 
 	stage   Stage                     // the current one
-	deleted []objectmeta.LiveMetadata // of all stages, in order
-	current []objectmeta.LiveMetadata // of the stage, that still exist
+	deleted []objectmeta.LiveMetadata // objects of all stages, in order
+	current []objectmeta.LiveMetadata // objects of the stage that still exist
 	left    int                       // objects of all stages that still exist
 
 	mu        sync.Mutex

@@ -84,7 +84,7 @@ func (l *looker) rights(p *Plan) []precondition.NamedRight {
 				Resource:  schema.GroupResource{Resource: "secrets"},
 				Namespace: l.options.Namespace,
 			}
-			all = append(all, precondition.NamedRight{Right: right, Names: []string{""}}) // of all names
+			all = append(all, precondition.NamedRight{Right: right, Names: []string{""}}) // the right on all names
 		}
 	}
 	return all

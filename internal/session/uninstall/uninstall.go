@@ -43,11 +43,11 @@ const (
 // Options configure an uninstall.
 type Options struct {
 	Release   string
-	Namespace string   // of the record
+	Namespace string   // namespace of the record
 	In        []string // where to look for objects of kinds that may not be listed in the whole cluster
 	Choice    Choice
 	Lock      lock.Options
-	Timeout   time.Duration // of the deletes, from when the lock is held
+	Timeout   time.Duration // timeout of the deletes; starts when the lock is held
 	OnEvent   func(Event)   // is called for what happens; nil ignores it
 	Notify    *notify.Sender
 }
@@ -80,7 +80,7 @@ type Report struct {
 	Version string             `json:"version,omitempty"`
 	DryRun  bool               `json:"dryRun,omitempty"`
 	Done    bool               `json:"done"`              // the record and all objects of the plan were deleted
-	Counts  kinds.ObjectCounts `json:"counts"`            // of deleted
+	Counts  kinds.ObjectCounts `json:"counts"`            // number of deleted objects of each kind
 	Deleted []kinds.ID         `json:"deleted,omitempty"` // or would be deleted, in order
 	Kept    []KeptObject       `json:"kept,omitempty"`
 	Left    []LeftObject       `json:"left,omitempty"`  // objects that still exist

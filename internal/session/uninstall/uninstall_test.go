@@ -196,7 +196,7 @@ func TestHeldObjectIsReported(t *testing.T) {
 	if err := s.apply(base).Err; err == nil || !strings.Contains(err.Error(), precondition.BeingUninstalled) {
 		t.Errorf("an apply of the release: %v", err)
 	}
-	// which nothing else of the gate ends
+	// Nothing else of the gate ends the keeping.
 	keeping := s.apply(base, func(o *session.Options) { o.Keep = &keep.Options{} })
 	if keeping.Err == nil || !strings.Contains(keeping.Err.Error(), precondition.BeingUninstalled) {
 		t.Errorf("an apply that keeps the release in place: %v", keeping.Err)

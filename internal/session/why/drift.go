@@ -14,7 +14,7 @@ import (
 
 // A Drift has the differences between an object and its applied state, by its metadata.
 type Drift struct {
-	Writers     []ownership.Writer // that have changed fields of the release, the newest first; empty if unknown
+	Writers     []ownership.Writer // managers that changed fields of the release, the newest first; empty if unknown
 	IsReplaced  bool               // it was deleted and created again, and the release has not applied it since
 	IsUnlabeled bool               // the label of the release was removed
 }

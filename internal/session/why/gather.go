@@ -50,8 +50,8 @@ type gatherer struct {
 	reader
 	ObjectQuery
 	facts    *ObjectFacts
-	manifest *payload.Manifest       // of the object; nil if the named release does not have it
-	head     objectmeta.LiveMetadata // of the object, if it exists
+	manifest *payload.Manifest       // manifest of the object; nil if the named release does not have it
+	head     objectmeta.LiveMetadata // metadata of the object, if it exists
 }
 
 // Gather reads everything that the answer needs. A failed request is a fact, too.

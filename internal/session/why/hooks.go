@@ -19,7 +19,7 @@ type HookStatus struct {
 	State    HookState            `json:"state"`
 	Since    *time.Time           `json:"since,omitempty"`    // when it began, if it has not ended
 	Failures int                  `json:"failures,omitempty"` // failed attempts
-	Message  string               `json:"message,omitempty"`  // of the last failure
+	Message  string               `json:"message,omitempty"`  // message of the last failure
 	By       string               `json:"by,omitempty"`       // the user who has skipped it, or has it run again
 }
 
@@ -31,7 +31,7 @@ const (
 	HookRunning HookState = "running" // or it waits for its next attempt
 	HookStopped HookState = "stopped" // it has failed and blocked the rollout: the next apply begins with it
 	HookIgnored HookState = "ignored" // it has failed, and the rollout has continued
-	HookSkipped HookState = "skipped" // by a user
+	HookSkipped HookState = "skipped" // a user has skipped it
 )
 
 // HookStatuses returns the statuses of the hooks in a record, without those that have succeeded.
@@ -132,7 +132,7 @@ func explainHooks(f *ObjectFacts, a *Answer) {
 		}
 		a.Hooks = append(a.Hooks, hookStatus)
 		_, step, isLeft := f.step()
-		isReported := isLeft && step.Hook == string(hookStatus.Hook) // by the run
+		isReported := isLeft && step.Hook == string(hookStatus.Hook) // the run reports the hook
 		if isReported && hookStatus.State == HookRunning && hookStatus.Failures == 0 {
 			continue
 		}

@@ -33,7 +33,7 @@ type NamedObject struct {
 type Resolver struct {
 	Cluster   *cluster.Cluster
 	Query     ObjectQuery // has the known objects of releases
-	Namespace string      // of the flag --namespace; "" if it is not set
+	Namespace string      // value of the flag --namespace; "" if it is not set
 	Default   string      // the namespace of objects without a named namespace
 }
 

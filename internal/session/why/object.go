@@ -180,7 +180,7 @@ func explainUnknown(f *ObjectFacts, a *Answer) {
 
 // explainNotReady adds why an object is not ready.
 func explainNotReady(f *ObjectFacts, a *Answer) {
-	if a.State != NotReady || f.Verdict.State == ready.Ready { // if the object is ready, a hook is incomplete
+	if a.State != NotReady || f.Verdict.State == ready.Ready { // NotReady of a ready object means an incomplete hook
 		return
 	}
 	a.For, a.Reason = f.Verdict.Message, f.Verdict.Reason

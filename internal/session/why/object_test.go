@@ -115,7 +115,7 @@ var (
 	isReady  = ready.Verdict{State: ready.Ready}
 	notReady = ready.Verdict{State: ready.Waiting, Message: "0 of 1 replicas are available"}
 	hasLost  = ready.Verdict{State: ready.Failed, Message: "its deadline has passed"}
-	waiting  = hookOf("pre", apply.InWait, "pod shop-web-pre is pending") // of the Deployment
+	waiting  = hookOf("pre", apply.InWait, "pod shop-web-pre is pending") // hook of the Deployment
 	blocked  = during(node("level 10, db", "running", nil, step(db, apply.InWait, "0 of 1 replicas are available")),
 		node("level 20, api", "blocked", []int{0}),
 		node("level 20, web", "blocked", []int{1}, step(web, apply.Blocked, "")))

@@ -40,7 +40,7 @@ type ReleaseAnswer struct {
 	Missing int                 `json:"missing,omitempty"` // objects that were deleted since a complete apply
 	// the process that applies it, or the time of the last apply
 	Messages []Message `json:"messages"`
-	Objects  []*Answer `json:"objects"`           // that are not in their wanted state, the worst first
+	Objects  []*Answer `json:"objects"`           // objects that are not in their wanted state, the worst first
 	NotKept  *NotKept  `json:"notKept,omitempty"` // why no process keeps it in place, if one should
 	// MissingObjects are the missing objects, if the cluster has the files that were applied.
 	MissingObjects []kinds.ID `json:"missingObjects,omitempty"`
@@ -51,7 +51,7 @@ type ReleaseAnswer struct {
 
 // ReleaseFacts are the facts about a release.
 type ReleaseFacts struct {
-	Now         time.Time       // by the server's clock
+	Now         time.Time       // server time
 	Record      *record.Record  // nil if the release has no record
 	Run         *apply.RunState // the apply in the record; nil if all is done
 	Held        *lock.Holder    // the process that applies the release; nil if none does

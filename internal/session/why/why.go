@@ -27,9 +27,9 @@ import (
 
 // An ObjectQuery has the facts that are known before objects are read from the cluster.
 type ObjectQuery struct {
-	Records   []*record.Record // of the releases that may have the objects
+	Records   []*record.Record // records of the releases that may have the objects
 	Unread    string           // why other records can't be read; "" if all were read
-	Namespace string           // of the records
+	Namespace string           // namespace of the records
 	Release   *payload.Payload // the named release; nil if the user names none
 
 	// Explainers explain the objects of further kinds, for example machines.
@@ -51,8 +51,8 @@ type ObjectFacts struct {
 	Pods            []string               // why its pods are not ready
 	Unmet           []Need                 // missing objects that it refers to, if it is not ready
 	NeededBy        []string               // the manifests of the query's release that refer to it
-	Holders         map[string]string      // by finalizer: the field manager that has set it
-	Unserved        *UnservedKind          // if its kind is not served
+	Holders         map[string]string      // finalizer -> the field manager that has set it
+	Unserved        *UnservedKind          // set if its kind is not served
 	ObjectNamespace *tombstone.Observation // its namespace, if it is missing or being deleted
 
 	Owner   string    // the release that the object belongs to
@@ -140,17 +140,17 @@ type Answer struct {
 	File     string      `json:"file,omitempty"`
 	Node     string      `json:"node,omitempty"`
 	For      string      `json:"for,omitempty"`    // the reason why it waits, or the error of its apply
-	Reason   string      `json:"reason,omitempty"` // of that
+	Reason   string      `json:"reason,omitempty"` // reason of the wait or error
 	Since    *time.Time  `json:"since,omitempty"`
 	After    []string    `json:"after,omitempty"` // the nodes that must be done before
 	Holds    []Holding   `json:"holds,omitempty"` // the steps that those nodes wait for in the end
 	Needs    []Need      `json:"needs,omitempty"`
-	// who has changed it since it was applied, the newest first
+	// managers that have changed it since it was applied, the newest first
 	Changed    []ownership.Writer `json:"changed,omitempty"`
 	Hooks      []HookStatus       `json:"hooks,omitempty"` // its lifecycle hooks that have not simply succeeded
 	Finalizers []string           `json:"finalizers,omitempty"`
 	Remaining  []string           `json:"remaining,omitempty"` // the objects that remain in it
-	Unknown    []string           `json:"unknown,omitempty"`   // on requests that failed
+	Unknown    []string           `json:"unknown,omitempty"`   // requests that failed
 }
 
 // A Message is a sentence with its details.

@@ -48,7 +48,7 @@ type trackedObject struct {
 
 	isSettled  bool        // the object was ready when it was first observed, or for settleTime
 	hasBroken  bool        // the object was ready for less than settleTime
-	readySince time.Time   // by this machine's clock, while it is not settled; zero if it is not ready
+	readySince time.Time   // local time, while the object is not settled; zero if it is not ready
 	settling   *time.Timer // runs for the rest of settleTime
 }
 
@@ -96,7 +96,7 @@ func (t *Tracker) observe(o *trackedObject, live *unstructured.Unstructured) {
 	}
 	since, isFirst := o.Since, o.state == unconfirmed
 	if isFirst {
-		o.state, o.Since = applied, time.Now() // if it is ready, the wait took no time
+		o.state, o.Since = applied, time.Now() // an object that is ready now was not waited for
 	}
 	if !isOlder(live.GetResourceVersion(), o.version) {
 		o.Live, o.version = live, live.GetResourceVersion()

@@ -58,8 +58,8 @@ type Tracker struct {
 	signal  chan struct{} // receives an element when there are events
 
 	mu                sync.Mutex
-	objects           map[kinds.ID]*trackedObject // by their names on the cluster
-	known             map[kinds.ID]*trackedObject // by their names in manifests
+	objects           map[kinds.ID]*trackedObject // keyed by the names on the cluster
+	known             map[kinds.ID]*trackedObject // keyed by the names in manifests
 	watches           map[watchKey]*watch
 	narrow            map[schema.GroupVersionResource]bool // resources that may only be watched namespace by namespace
 	services          map[types.NamespacedName]*service    // called by the API server for objects of the release
@@ -235,9 +235,9 @@ const (
 type Event struct {
 	Type   EventType
 	Object Object
-	Waited time.Duration // until the object was ready
+	Waited time.Duration // duration until the object was ready
 	Wait   *GroupWait
-	Failed []Object // of a GroupWait that has ended: the objects that have failed; none if all are ready
+	Failed []Object // failed objects of a GroupWait that has ended; none if all are ready
 }
 
 // Signal returns a channel that receives an element when there are events, or when another verdict has changed.

@@ -38,7 +38,7 @@ func nameSelector(name string) string {
 type watch struct {
 	tracker  *Tracker
 	key      watchKey
-	resource cluster.Resource // of tracked objects
+	resource cluster.Resource // resource of the tracked objects
 	stop     context.CancelFunc
 
 	// The following fields are guarded by the tracker.
@@ -46,7 +46,7 @@ type watch struct {
 	isReported bool                                    // err was reported
 	isListed   bool                                    // its first list is complete
 	early      map[kinds.ID]*unstructured.Unstructured // objects that were observed before they were expected
-	// by name: the objects that decide whether a Service serves; nil for a watch of tracked objects
+	// objects that decide whether a Service serves, keyed by name; nil for a watch of tracked objects
 	related map[string]*unstructured.Unstructured
 }
 

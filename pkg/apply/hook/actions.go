@@ -158,7 +158,7 @@ func (r *runner) report(ctx context.Context, stage deploymenthook.Stage, facts d
 		return err
 	}
 	r.refused = nil
-	if r.rollout.Hooks.Of(stage).Policy() != deploymenthook.Abort { // with Abort, the result of the step reports it
+	if r.rollout.Hooks.Of(stage).Policy() != deploymenthook.Abort { // the result of the step reports failures of Abort
 		message = fmt.Sprintf("attempt %d failed: %s", action.Attempt, action.Message)
 		r.OnFailure(r.nameOf(stage), action.Reason, message, indentLines(r.log))
 	}
@@ -193,7 +193,7 @@ func (s Settings) Abandon(isKept func(kinds.ID) bool) {
 		if hooks.Rollout != "" {
 			err = s.newRunner(hooks.ID, nil, deploymenthook.Rollout{}).abandon(s.RequestCtx, hooks.Replicas)
 		}
-		if err == nil { // if it is created again, its hooks start from the beginning
+		if err == nil { // the hooks of a recreated Deployment start from the beginning
 			err = s.saveState(hooks.ID, deploymenthook.State{})
 		}
 		if err != nil {

@@ -52,14 +52,14 @@ type runner struct {
 
 	observer    observer
 	reporter    reporter
-	masker      *strings.Replacer // of values of environment variables
+	masker      *strings.Replacer // masks values of environment variables
 	scaled      *appsv1.Deployment
 	running     sync.Mutex
 	isOverruled atomic.Bool // read while another step runs
 	isChecked   bool        // the Deployment is not another release's
 	isChanged   *bool
 	refused     *deploymenthook.Refusal
-	lastState   string // of the pod that the hook waits for
+	lastState   string // last state of the pod that the hook waits for
 	ran         map[deploymenthook.Stage]deploymenthook.HookResult
 	log         []string // the last lines of the last failed pod
 	logs        *podLogs

@@ -17,7 +17,7 @@ import (
 // Limits of a followed log, of the log of a failed hook, and of the wait for the end of a followed log.
 const (
 	lastLines = 20
-	mostBytes = 1 << 20 // of a line
+	mostBytes = 1 << 20 // bytes of a line
 	lastWords = 2 * time.Second
 )
 
@@ -32,7 +32,7 @@ type podLogs struct {
 	client  kubernetes.Interface
 	hooks   *deploymenthook.Hooks
 	onLine  func(stage deploymenthook.Stage, line string) // nil if logs are not followed
-	streams map[types.UID]*stream                         // by pod, including those that have ended
+	streams map[types.UID]*stream                         // keyed by pod, including streams that have ended
 }
 
 // follow passes on the log of a pod that runs, or has succeeded before the hook saw it run.
@@ -49,7 +49,7 @@ func (l *podLogs) follow(ctx context.Context, stage deploymenthook.Stage, pod *c
 		body, err := l.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name,
 			&corev1.PodLogOptions{Container: l.container(stage), Follow: true}).Stream(ctx)
 		if err != nil {
-			return // if the pod fails, its last lines are reported
+			return // the last lines are reported if the pod fails
 		}
 		defer body.Close()
 		lines := bufio.NewScanner(body)

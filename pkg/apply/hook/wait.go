@@ -15,7 +15,7 @@ import (
 // hooks, and may be forbidden.
 const (
 	lookEvery    = 10 * time.Second
-	lookOften    = 500 * time.Millisecond // for old pods, and for a new ReplicaSet
+	lookOften    = 500 * time.Millisecond // interval while waiting for old pods or a new ReplicaSet
 	longestPause = 30 * time.Second       // between tries of a refused watch
 )
 

@@ -31,7 +31,7 @@ import (
 
 // An applierScope has the fields that the parts of an Applier share.
 type applierScope struct {
-	requestCtx context.Context // of all requests
+	requestCtx context.Context // context of all requests
 	cluster    *cluster.Cluster
 	before     *inventory.Inventory // the objects of the cluster before the run
 	options    Options
@@ -70,8 +70,8 @@ type Applier struct {
 	changes     *changeDetector
 	deleter     *deleter
 	previewer   *Previewer                             // nil, unless the Applier writes nothing
-	coming      map[schema.GroupKind]*comingDefinition // by the kinds that they define; of previews only
-	isRepairing bool                                   // for a Repairer, which lives long
+	coming      map[schema.GroupKind]*comingDefinition // keyed by the kinds that they define; only set for previews
+	isRepairing bool                                   // set for a Repairer, which lives long
 	findsOthers bool                                   // objects with fields of other managers are always applied
 }
 

@@ -40,7 +40,7 @@ const (
 	Failed  Action = "failed"
 	NotDone Action = "not done" // the run did not reach the step
 
-	NotChecked Action = "not checkable" // of previews only: Message is the reason
+	NotChecked Action = "not checkable" // only used in previews: Message is the reason
 
 	// Of lifecycle hooks.
 	Ran       Action = "ran"
@@ -90,7 +90,7 @@ const entryDoubt = 4 * time.Second
 // A StepID names a step of a run: its object, and the place of the manifest in the release.
 type StepID struct {
 	ID   kinds.ID
-	Path string // of the file
+	Path string // path of the file
 	Line int
 	Node string // the level and the component, from the name of the file
 	Hook string // the stage of the lifecycle hook that the step runs; "" if it applies or deletes the object
@@ -108,16 +108,16 @@ func StepOf(m *payload.Manifest) StepID {
 type Change struct {
 	StepID
 	Action  Action
-	UID     types.UID // of the object, if it exists
+	UID     types.UID // UID of the object, if it exists
 	Version string    // its resourceVersion after the step
 	Message string    // details: what holds a delete, why an object was kept
-	Err     *Failure  // of a failed step
+	Err     *Failure  // error of a failed step
 
-	Look    *Look                // of a preview; nil if nothing would change
+	Look    *Look                // only set in previews; nil if nothing would change
 	Adopted []string             // managers whose fields were adopted
 	Lost    []ownership.Conflict // overwritten or removed fields of other managers
 
-	Foreign []fields.ForeignFields // of a preview: fields of other managers that the apply keeps
+	Foreign []fields.ForeignFields // only set in previews: fields of other managers that the apply keeps
 }
 
 // A Look has the states of an object that would change, in a preview.
@@ -138,7 +138,7 @@ type Failure struct {
 	Why    []string // reasons of pods that do not become ready, and their last log lines
 
 	IsFinal bool      // another try does not help
-	At      time.Time // of the report, by the server's clock
+	At      time.Time // server time of the report
 }
 
 func (f *Failure) Error() string { return f.Text(0) }

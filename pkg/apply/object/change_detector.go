@@ -17,7 +17,7 @@ type changeDetector struct {
 	served      *servedKinds
 	definitions *definitions
 	scaling     *scaling
-	recorded    *fingerprint.Cache // of applies before the run; those of this run are in Options
+	recorded    *fingerprint.Cache // applies before the run; those of this run are in Options
 }
 
 // begin notes the objects of the release.

@@ -16,7 +16,7 @@ type definitions struct {
 	*applierScope
 
 	mu    sync.Mutex
-	known map[string]definition // by name
+	known map[string]definition // keyed by name
 }
 
 // A definition is the known version of a CustomResourceDefinition.

@@ -96,7 +96,7 @@ func (d *deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isB
 	switch {
 	case after.State == tombstone.Absent:
 		return d.recordDeleted(id, seen.UID)
-	case after.State == tombstone.Reappeared: // at once, or before the request arrived
+	case after.State == tombstone.Reappeared: // recreated at once, or before the request arrived
 		return d.reappearedChange(id, after), nil
 	case after.State == tombstone.Unknown && !isHit: // nothing has confirmed the delete
 		return Change{}, d.unknownFailure(m, after)
@@ -167,7 +167,7 @@ func (d *deleter) recordRequest(m *payload.Manifest, uid types.UID) error {
 		return nil
 	}
 	return d.options.Journal.Note(d.requestCtx, func(known *record.Record) {
-		known.ForgetJob(m.ID()) // if it is ever created again, it runs again
+		known.ForgetJob(m.ID()) // a Job that is created again runs again
 		known.RequestDelete(record.Tombstone{
 			ID:          m.ID(),
 			UID:         uid,

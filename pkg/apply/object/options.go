@@ -27,7 +27,7 @@ const lookCounts = 30 * time.Second
 // Options configure how the objects of a release are applied.
 type Options struct {
 	Release  string         // the value of the release label of objects
-	Version  string         // of the payload, for the record
+	Version  string         // version of the payload, for the record
 	Mode     graph.Mode     // Update if empty
 	Standard ready.Standard // ready.Full if empty
 	// DropUnknownFields leaves out fields that the cluster's schema does not have, as the cluster-version operator

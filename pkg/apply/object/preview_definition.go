@@ -18,7 +18,7 @@ import (
 // the cluster has the definition. For a kind without a definition in the payload, the pointer is nil.
 type comingDefinition struct {
 	manifest *payload.Manifest
-	preview  func() (Change, error) // of the definition itself
+	preview  func() (Change, error) // previews the definition itself
 	prepare  func() (*crd.Definition, error)
 }
 

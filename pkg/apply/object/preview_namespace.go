@@ -35,7 +35,7 @@ func (p *Previewer) tryElsewhere(o *liveObject, lacking prerequisite) (prerequis
 		return lacking, nil
 	}
 	switch needed := p.unmetBy(o.Manifest, err); {
-	case needed.comes: // for example a service account of the same release
+	case needed.comes: // the release contains it: for example, a service account
 		lacking.why += "; " + needed.why
 	case IsAboutObject(err), cluster.IsNoAnswer(err):
 		return lacking, err

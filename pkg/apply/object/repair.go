@@ -72,7 +72,7 @@ func (r *Repairer) Redefine(definition objectmeta.LiveMetadata) bool {
 
 // RepairResult is the result of a repair.
 type RepairResult struct {
-	Change                              // with an error if the repair has failed
+	Change                              // has an error if the repair failed
 	Before, Now objectmeta.LiveMetadata // empty if the object did not exist, or does not
 	IsLooked    bool                    // Before is known
 }

@@ -19,7 +19,7 @@ import (
 // autoscalers when an object first depends on them.
 type scaling struct {
 	*applierScope
-	validFor time.Duration // of the cached autoscalers; unlimited if it is 0
+	validFor time.Duration // lifetime of the cached autoscalers; 0 is unlimited
 
 	mu        sync.Mutex             // held during the request, so that it is sent once
 	scaled    ownership.ScaleTargets // nil before the request

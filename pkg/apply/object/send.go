@@ -20,11 +20,11 @@ type attempt struct {
 	*liveObject
 	applier *Applier
 	how     cluster.ApplyMode
-	// not bound to the version that was read: the object was written since, and is still this release's
+	// the request is not bound to the version that was read: the object was written since, and is still this release's
 	isUnbound   bool
 	hasSearched bool                 // fields of the live object that exclude others were searched
 	taken       []ownership.Conflict // fields of other managers that are overwritten
-	answer      *cluster.WriteResult // of a correction that was a dry run itself
+	answer      *cluster.WriteResult // response to a correction that was a dry run itself
 }
 
 // sendDraft sends the draft of an object.

@@ -17,7 +17,7 @@ import (
 // servers serve the kinds of those a moment later.
 type servedKinds struct {
 	*applierScope
-	written sync.Map // by group: the time at which its definition or APIService was written, or became ready
+	written sync.Map // group -> time when its definition or APIService was written or became ready
 }
 
 // The times during which a failure may come from API servers that have not observed the latest writes of the run, and

@@ -26,7 +26,7 @@ type StepPlace interface {
 
 // A TryResult is the result of one try of a step.
 type TryResult struct {
-	Change // with an error if the try has failed
+	Change // has an error if the attempt failed
 
 	IsRetryable bool          // another try may succeed
 	Pause       time.Duration // the shortest pause before another try
@@ -38,7 +38,7 @@ type TryResult struct {
 // tried again on the event, and holds no worker until then.
 type StepWait struct {
 	For   string
-	Since time.Time // by the server's clock; the begin of the wait if it is zero
+	Since time.Time // server time; zero means the start of the wait
 
 	// The wait is over after a pause, or as soon as Changed receives an element or is closed. An event since the try
 	// has to end it as well. Stop is called once, when the wait is over.

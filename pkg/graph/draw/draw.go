@@ -32,10 +32,10 @@ type Picture struct {
 // A box has the labels and the counts of a node.
 type box struct {
 	node       int
-	levels     []string // in order, without repetition
+	levels     []string // sorted, without repetition
 	components []string // the same
 	tasks      []graph.Task
-	reasons    []string // of the levels of the tasks, each once
+	reasons    []string // reasons for the levels of the tasks, each once
 	tombstones int
 	hooks      int  // lifecycle hooks of Deployments
 	isBarrier  bool // a Job, which all later tasks wait for
