@@ -154,7 +154,7 @@ func (c templateChecker) node(node parse.Node) error {
 	case *parse.TemplateNode:
 		return c.refuse(node, "template")
 	case *parse.ChainNode:
-		return c.refuse(node, "a field of what stands in brackets")
+		return c.refuse(node, "a field of an expression in brackets")
 	default:
 		return c.refuse(node, fmt.Sprintf("%.40q", node))
 	}

@@ -66,7 +66,7 @@ func TestATemplateMayNotLoopOrGrow(t *testing.T) {
 		`{{urlquery "<"}}`:       "urlquery is not allowed",
 		`{{slice "abc" 1}}`:      "slice is not allowed",
 		`{{call .ReleaseImage}}`: "call is not allowed",
-		`{{(index .Images "api").x}}`: "a field of what stands " +
+		`{{(index .Images "api").x}}`: "a field of an expression " +
 			"in brackets is not allowed",
 	} {
 		_, problems := rendered(t, template)

@@ -41,10 +41,10 @@ func (o liveObject) missingOfDeployment() string {
 	case updated < want:
 		return share(updated, want, "replicas are updated")
 	case total > updated && available < total:
-		return fmt.Sprintf("%s still there, %s", thereAre(total-updated, "old replica"),
+		return fmt.Sprintf("%s pending termination, %s", thereAre(total-updated, "old replica"),
 			share(available, total, "are available"))
 	case total > updated:
-		return thereAre(total-updated, "old replica") + " still there"
+		return thereAre(total-updated, "old replica") + " pending termination"
 	default:
 		return missingReplicas(want, total, available)
 	}

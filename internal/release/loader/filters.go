@@ -78,7 +78,7 @@ func suggest(names []string) string {
 }
 
 // A Selector names an object of a release as KIND[.GROUP]/[NAMESPACE/]NAME. A missing group or namespace
-// matches any; "KIND./NAME" is of the core group.
+// matches any; "KIND./NAME" selects the core group.
 type Selector struct {
 	text     string
 	ID       kinds.ID
@@ -153,7 +153,7 @@ func (s Selector) Check(releases ...*payload.Payload) error {
 	for _, release := range releases {
 		found := s.find(release)
 		if len(found) > 1 {
-			return errors.New("it fits several objects of the release: " + suggest(formatSelectors(found)))
+			return errors.New("it matches several objects of the release: " + suggest(formatSelectors(found)))
 		}
 		for _, id := range found {
 			isFound = true

@@ -80,8 +80,8 @@ func checkRenamed(s *subject, r *reporter) {
 	s.absent(plan.Dropped, func(m *manifest, entry plan.ObjectPlan) {
 		if entry.RenamedTo != nil {
 			if uses := s.usesOf(m); len(uses) > 0 {
-				r.at(m, "%s seems to have taken its place, and %s, so that it fails in a new cluster: name the new "+
-					"one there, and delete the old one after that", entry.RenamedTo, describe(uses))
+				r.at(m, "%s seems to have taken its place, and %s, so that it fails in a new cluster: update the "+
+					"references first, then delete the old object", entry.RenamedTo, describe(uses))
 				r.findings[len(r.findings)-1].Near = &Place{File: uses[0].By.Path, Line: uses[0].By.Line}
 				return
 			}

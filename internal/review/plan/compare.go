@@ -197,7 +197,7 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 		e.addReason(fmt.Sprintf("it is written for %s now, and was for %s", newVersion, oldVersion))
 	}
 	if e.CreateOnly {
-		e.addReason("it is create-only: a cluster that has it keeps it as it is")
+		e.addReason("it is create-only: an existing object is not changed")
 	}
 }
 

@@ -136,7 +136,7 @@ func (e ObjectPlan) warnings() []Warning {
 		add(Recreation, "it is deleted and recreated: some of its changes can't be made otherwise")
 	}
 	if e.CreateOnly {
-		add(ChangeNotMade, "it is create-only: a cluster that has it keeps it as it is")
+		add(ChangeNotMade, "it is create-only: an existing object is not changed")
 	}
 	if e.Definition != nil {
 		e.Definition.warn(add)

@@ -175,7 +175,7 @@ func (c *Cluster) HasEnded(number int) bool {
 	return member != nil && member.PID() == 0
 }
 
-// Kill ends a member as the end of its machine does.
+// Kill stops a member as if its machine had crashed.
 func (c *Cluster) Kill(number int) {
 	c.mu.Lock()
 	member := c.running[number]

@@ -80,7 +80,7 @@ func (e *Extension) CA() []byte { return e.ca }
 // Address returns the host and port of the extension.
 func (e *Extension) Address() string { return e.server.Listener.Addr().String() }
 
-// Answer has the extension answer a hook with a text.
+// Answer sets the response of the extension to a hook.
 func (e *Extension) Answer(hook, text string) {
 	e.Serve(hook, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
 }

@@ -54,7 +54,7 @@ func (p *addressPool) reserve(address string) {
 	}
 }
 
-// read reads which addresses are in use, once.
+// read reads the addresses in use, once.
 func (p *addressPool) read(ctx context.Context, reader client.Reader) error {
 	if p.isRead {
 		return nil

@@ -110,7 +110,7 @@ func mergeFields(into, fields map[string]any) map[string]any {
 	return into
 }
 
-// none is the number of no failure domain.
+// none means that a machine is in no failure domain.
 const none = -1
 
 // domainOf returns the number of the failure domain that an infrastructure object is in, or none.
