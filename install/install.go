@@ -3,7 +3,7 @@
 //
 // The package applies nothing: "runlevel install" applies the manifests, or "kubectl apply -k install".
 //
-// Objects is the call to start from.
+// Start with Objects.
 package install
 
 import (

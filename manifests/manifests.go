@@ -3,7 +3,7 @@
 //
 // The package knows no cluster and applies nothing: "runlevel apply manifests --name machines" does.
 //
-// Files is the call to start from.
+// Start with Files.
 package manifests
 
 import (

@@ -6,7 +6,7 @@
 // A step changes one thing: a member, a pod or the permission for an update. It is derived from the state in etcd and
 // in the API server, so that a guard that was killed continues with a new snapshot.
 //
-// Next, GuardPods, Hold and Permit are the calls to start from; the rules are in rules.go and updates.go.
+// Start with Next, GuardPods, Hold and Permit; the rules are in rules.go and updates.go.
 package etcdguard
 
 import (

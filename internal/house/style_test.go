@@ -26,7 +26,7 @@ const (
 	maxTestFileLines      = 800
 	maxColumns            = 120 // a tab takes four
 	maxMainLines          = 60
-	minPackageComment     = 5   // lines: its purpose, its limits, where to start
+	minPackageComment     = 5   // lines: its purpose, its limits, the call to read first
 	maxPerformanceLines   = 150 // lines of docs/performance.md: ratios and growth, no diary
 )
 
@@ -145,7 +145,7 @@ func TestPackagesHaveComments(t *testing.T) {
 	for dir, comment := range comments {
 		if !begins.MatchString(comment) || strings.Count(comment, "\n") < minPackageComment {
 			t.Errorf("%s: begin the package comment with \"Package\" or \"Command\" and the name, and describe in at "+
-				"least %d lines its purpose, its limits, and where to start", dir, minPackageComment)
+				"least %d lines its purpose, its limits, and \"Start with X.\"", dir, minPackageComment)
 		}
 		if slices.Contains([]string{"util", "utils", "common", "helpers", "types", "constants", "misc"},
 			filepath.Base(dir)) {

@@ -5,8 +5,7 @@
 // declare further fields. It reads no cluster. Optional references, and references to objects that Kubernetes creates
 // itself, are left out.
 //
-// NewGraph is the call to start from: it finds all references in a release. Definitions.References finds those of one
-// object.
+// Start with NewGraph: it finds all references in a release. Definitions.References finds those of one object.
 package references
 
 import (

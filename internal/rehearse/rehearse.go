@@ -6,8 +6,8 @@
 // (standin.go) sets the statuses of ClusterOperators, and rules of the user (readyrules.go) those of custom resources.
 // Objects that a release expects to exist are created (missing.go), and each is reported.
 //
-// Run is the call to start from: it starts a sandbox. On rehearses on a control plane that already runs. The rules of
-// lint that need a rehearsal read the result: see lint.RehearsalRules.
+// Start with Run: it starts a sandbox. On rehearses on a control plane that already runs. The rules of lint that need a
+// rehearsal read the result: see lint.RehearsalRules.
 package rehearse
 
 import (

@@ -9,9 +9,9 @@
 // A sandbox is not a cluster for workloads: without real nodes, no container runs, there is no kube-proxy, and Services
 // only connect the API server to pods that run as processes. The control plane never leaves the loopback.
 //
-// Start is the function to start from. Package sandbox/binaries finds or builds the programs, sandbox/childprocess runs
-// them, sandbox/realnode adds nodes that run containers, and sandbox/sandboxtest shares one sandbox among the tests of
-// a package.
+// Start with Start. Package sandbox/binaries finds or builds the programs, sandbox/childprocess runs them,
+// sandbox/realnode adds nodes that run containers, and sandbox/sandboxtest shares one sandbox among the tests of a
+// package.
 package sandbox
 
 import (

@@ -7,7 +7,7 @@
 // a digest is verified. The package doesn't parse manifests, and writes nothing to
 // disk.
 //
-// Open is the call to start from.
+// Start with Open.
 package source
 
 import (

@@ -5,9 +5,8 @@
 // The process has no state of its own: it can be killed between any two requests, and continues from the state in etcd
 // and the API server.
 //
-// Run is the call to start from. machines.go reads the machines, steps.go changes the members, updates.go answers
-// requests for updates in place; observation.go and metrics.go report the state of the members, to the ClusterOperator
-// and to monitoring.
+// Start with Run. machines.go reads the machines, steps.go changes the members, updates.go answers requests for updates
+// in place; observation.go and metrics.go report the state of the members, to the ClusterOperator and to monitoring.
 package manager
 
 import (

@@ -4,7 +4,7 @@
 // Each call opens new connections, with the current certificates of the files: members are replaced, and
 // certificates are renewed.
 //
-// Client.Membership is the call to start from.
+// Start with Client.Membership.
 package members
 
 import (

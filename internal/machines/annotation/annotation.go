@@ -5,7 +5,7 @@
 // Cluster API are not listed here. A label of the same domain, machine.runlevel.dev/aggregate-to-machine-controller, is
 // only used in manifests: it selects ClusterRoles for the machine controller.
 //
-// MachineUID is the one to start from: it is on the infrastructure object of each Machine of OpenShift's API.
+// Start with MachineUID, which is on the infrastructure object of each Machine of OpenShift's API.
 package annotation
 
 // The annotations, by the object that has them.

@@ -6,7 +6,7 @@
 // A reconciliation never waits. It does as many steps as it can, writes the status once at its end, and is followed by
 // another one when an object changes, or after the time that a step names.
 //
-// SetupWithManager is the call to start from.
+// Start with SetupWithManager.
 package capi
 
 import (

@@ -4,7 +4,7 @@
 //
 // The package reads and writes nothing.
 //
-// Set is the call to start from.
+// Start with Set.
 package conditions
 
 import (

@@ -7,7 +7,7 @@
 // the CustomResourceDefinition names the version of the kind that keeps the contract. The objects are of any kind, so
 // they are read as maps, and only the fields of the contract are used.
 //
-// The package decides nothing and remembers nothing. References.Get is the call to start from.
+// The package decides nothing and remembers nothing. Start with References.Get.
 package contract
 
 import (

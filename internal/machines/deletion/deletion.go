@@ -5,7 +5,7 @@
 // The package has no phases. Phases and their order differ between the APIs, so each API has its own list, beside the
 // actions: internal/machines/openshift/phases.go and internal/machines/capi/phases.go.
 //
-// Phase is the type to start from.
+// Start with Phase.
 package deletion
 
 import (

@@ -6,7 +6,7 @@
 // except for mirror pods and pods of existing DaemonSets. An unreachable node can't terminate its pods: they are
 // evicted with one second of grace, and are not waited for after that second; budgets are honoured there too.
 //
-// Evict is the call to start from. HeldPods changes nothing: it is for overviews.
+// Start with Evict. HeldPods changes nothing: it is for overviews.
 package drain
 
 import (

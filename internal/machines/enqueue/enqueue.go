@@ -4,7 +4,7 @@
 //
 // The order in which requests are worked on is the business of package queue.
 //
-// Requests is the call to start from.
+// Start with Requests.
 package enqueue
 
 import (

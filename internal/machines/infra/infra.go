@@ -6,7 +6,7 @@
 // (docs/providers.md). Two that are built in are in kwok and external. The fields that a provider writes are read in
 // package contract, for both APIs.
 //
-// Objects is the type to start from.
+// Start with Objects.
 package infra
 
 import (

@@ -2,7 +2,7 @@
 // machine for hours, and hundreds of equal events would hide the others. The recorded events are only in memory: after
 // a restart the last event is recorded once more.
 //
-// Recorder.Record is the call to start from.
+// Start with Recorder.Record.
 package machineevents
 
 import (

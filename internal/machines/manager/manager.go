@@ -1,8 +1,8 @@
 // Package manager runs the machine controllers in one process: with leader election, probes, metrics, and a
 // ClusterOperator that reports their standing. It decides nothing about machines: the controllers do.
 //
-// Run is the call to start from. controllers.go has the list of controllers, metrics.go the metrics, and
-// conditions.go the conditions of the ClusterOperator.
+// Start with Run. controllers.go has the list of controllers, metrics.go the metrics, and conditions.go the conditions
+// of the ClusterOperator.
 package manager
 
 import (

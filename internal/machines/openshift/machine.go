@@ -5,7 +5,7 @@
 // A pass never waits. It does as many steps as it can, and is followed by another one when an object changes, or after
 // the time that a step names.
 //
-// SetupWithManager is the call to start from.
+// Start with SetupWithManager.
 package openshift
 
 import (

@@ -6,8 +6,8 @@
 // conditions omit are read from the objects that a machine waits for: all pods of a drain, the infrastructure, the
 // node. The package changes nothing. Objects that can't be read are reported as unknown.
 //
-// List is the call to start from. Explain returns details of one machine or one control plane, and Explainers returns
-// Explain for the verb why.
+// Start with List. Explain returns details of one machine or one control plane, and Explainers returns Explain for the
+// verb why.
 package overview
 
 import (

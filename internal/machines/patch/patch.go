@@ -2,9 +2,8 @@
 // was read, so that it can neither undo another controller's change of a list nor miss a hook that was added meanwhile.
 // The caller repeats its pass after a conflict.
 //
-// The package decides nothing, and retries nothing. WithLock is the call to start from. AddFinalizer and
-// RemoveFinalizer are writes of their own: the actions that a finalizer guards come after the first, and before the
-// second.
+// The package decides nothing, and retries nothing. Start with WithLock. AddFinalizer and RemoveFinalizer are writes of
+// their own: the actions that a finalizer guards come after the first, and before the second.
 package patch
 
 import (

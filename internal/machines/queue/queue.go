@@ -3,7 +3,7 @@
 // not wait until each of the others has begun.
 //
 // The queue is client-go's rate limiting work queue, which owns concurrency, deduplication and shutdown. This package
-// has only the order of the items in it, and the pauses before retries. Options is the call to start from.
+// has only the order of the items in it, and the pauses before retries. Start with Options.
 package queue
 
 import (

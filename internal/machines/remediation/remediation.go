@@ -5,7 +5,7 @@
 //
 // The package writes nothing, except that Requests.End deletes a request.
 //
-// Census is the type to start from.
+// Start with Census.
 package remediation
 
 import (

@@ -2,7 +2,7 @@
 // how many it creates, and which ones it deletes; and it executes the plan. The controller of each API passes the
 // differences: priorities, the creation of machines, and whether machines that are being deleted are counted.
 //
-// Make is the call to start from. It is pure; a Scaler executes its plan.
+// Start with Make, which is pure. A Scaler executes its plan.
 package replicas
 
 import (

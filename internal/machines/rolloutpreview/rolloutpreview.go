@@ -7,7 +7,7 @@
 // In the simulation, created machines become available, and updates and deletions are completed. Other influences on
 // the order, such as the duration of drains, are not simulated.
 //
-// Make is the call to start from. Read reads the wanted object from a file.
+// Start with Make. Read reads the wanted object from a file.
 package rolloutpreview
 
 import (

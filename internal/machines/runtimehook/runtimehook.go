@@ -7,7 +7,7 @@
 // from an extension; if anything else differs, machines are replaced, and the differences are listed by their paths.
 // The package writes nothing to the cluster: package extensionconfig maintains ExtensionConfigs.
 //
-// NewInPlaceHooks is the call to start from.
+// Start with NewInPlaceHooks.
 package runtimehook
 
 import (

@@ -3,7 +3,7 @@
 // The package first asks the cluster whether it serves the kind. If not, errors wrap cluster.ErrNotServed, so that the
 // views work without the API of a kind. Errors about missing rights name the request. The package changes nothing.
 //
-// List and Get are the calls to start from.
+// Start with List and Get.
 package typedread
 
 import (

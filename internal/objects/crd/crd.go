@@ -7,8 +7,7 @@
 // that a schema may restrict: names and namespaces are checked elsewhere. Arguments
 // are not changed.
 //
-// CheckDefinition is the call to start from; NewDefinition returns a checker of custom
-// resources.
+// Start with CheckDefinition; NewDefinition returns a checker of custom resources.
 package crd
 
 import (

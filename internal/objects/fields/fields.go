@@ -4,8 +4,8 @@
 // The package works on unstructured objects, reads no cluster, and decides nothing: the caller
 // decides whether a difference matters.
 //
-// Diff is the call to start from. Immutable returns the differences of two objects
-// that an API server refuses, and Mask removes the secrets from an object.
+// Start with Diff. Immutable returns the differences of two objects that an API server refuses, and Mask removes the
+// secrets from an object.
 package fields
 
 import (

@@ -5,7 +5,7 @@
 // table.go has a row for each kind; functions such as PodSpec and StageOf are views of the table. Custom resources are
 // described by their CustomResourceDefinitions instead.
 //
-// A kind, such as Deployment, or ScopeOf is the place to start from.
+// Start with a kind, such as Deployment, or with ScopeOf.
 package kinds
 
 import (

@@ -8,7 +8,7 @@
 //
 // The package reads no cluster and no clock, and does not wait: the caller passes all facts.
 //
-// Check is the call to start from; Validate returns the problem of an annotation.
+// Start with Check; Validate returns the problem of an annotation.
 package ready
 
 import (

@@ -2,7 +2,7 @@
 // server's own code. The package reads no cluster, so it finds no problems that depend on other objects, on admission
 // plugins, or on the allocation of addresses and ports.
 //
-// Check is the call to start from. kinds.go has the validation of each kind.
+// Start with Check. kinds.go has the validation of each kind.
 package validation
 
 import (

@@ -4,7 +4,7 @@
 //
 // Options.Status returns the state of the controller.
 //
-// NewReporter is the call to start from.
+// Start with NewReporter.
 package clusteroperator
 
 import (

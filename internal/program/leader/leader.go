@@ -5,7 +5,7 @@
 // The package is for programs of controller-runtime. A Program adds its controllers. The lock of a release, which
 // outlives its process, is in package lock.
 //
-// Program.Run is the call to start from.
+// Start with Program.Run.
 package leader
 
 import (

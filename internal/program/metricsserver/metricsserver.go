@@ -3,7 +3,7 @@
 //
 // The certificate may be missing, be added later, and change at any time.
 //
-// Serve is the call to start from.
+// Start with Serve.
 package metricsserver
 
 import (

@@ -3,7 +3,7 @@
 //
 // The package reads no objects of the cluster: the controllers of the programs in cmd/ do.
 //
-// Main is the call to start from.
+// Start with Main.
 package startup
 
 import (

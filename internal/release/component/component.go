@@ -6,7 +6,7 @@
 // The files of a component are recognized by their names. The package reads no
 // manifests, and writes nothing: the result is a read-only file system.
 //
-// Into is the call to start from.
+// Start with Into.
 package component
 
 import (

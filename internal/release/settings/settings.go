@@ -5,7 +5,7 @@
 // file may come from an untrusted archive, so no setting skips a check, selects a cluster, or overwrites fields of
 // other managers.
 //
-// Read is the call to start from.
+// Start with Read.
 package settings
 
 import (

@@ -5,7 +5,7 @@
 // operator. OpenShift's own library decides whether signatures suffice; this package finds them, bounds the time and
 // the memory that a hostile store can cost, and reports the error of each signature.
 //
-// PolicyOf is the call to start from; Policy.Verify finds and verifies signatures, and Persist saves the valid ones.
+// Start with PolicyOf; Policy.Verify finds and verifies signatures, and Persist saves the valid ones.
 package signature
 
 import (

@@ -7,8 +7,8 @@
 // its file and line. Comments in the manifests and the configuration ignore findings,
 // always with a reason. A baseline accepts findings until they are fixed.
 //
-// Run is the call to start from. Explain returns the page of a rule. It is in rules/ID.txtar, with the examples that
-// are the rule's tests.
+// Start with Run. Explain returns the page of a rule. It is in rules/ID.txtar, with the examples that are the rule's
+// tests.
 package lint
 
 import (

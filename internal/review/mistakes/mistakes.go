@@ -4,7 +4,7 @@
 //
 // Only tests import the package.
 //
-// All is the call to start from.
+// Start with All.
 package mistakes
 
 import (

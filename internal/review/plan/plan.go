@@ -6,8 +6,7 @@
 // It compares two payloads, or takes the preview of an apply to a cluster. It
 // reads no cluster itself, and applies nothing.
 //
-// Compare is the call to start from, and ForCluster the one for a cluster. The Plan they
-// return is a plain value; package show prints it.
+// Start with Compare, or with ForCluster for a cluster. The Plan they return is a plain value; package show prints it.
 package plan
 
 import (

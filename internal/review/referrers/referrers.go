@@ -3,7 +3,7 @@
 //
 // The package draws references. Package graph draws the order in which objects are applied.
 //
-// Of is the call to start from; a Report can be printed as text, DOT or Mermaid, and is a value for JSON.
+// Start with Of; a Report can be printed as text, DOT or Mermaid, and is a value for JSON.
 package referrers
 
 import (

@@ -5,7 +5,7 @@
 // It asks no cluster, and only the command line may import it: the validation is large, and knows the version of
 // Kubernetes that it was built with. A plan and a preview therefore get the refusals as data.
 //
-// Find is the call to start from.
+// Start with Find.
 package refusals
 
 import (

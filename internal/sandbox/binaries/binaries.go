@@ -5,7 +5,7 @@
 // two programs of real nodes as another one. The modules are the folders of sandbox/ in the repository. They are packed
 // into this package, so that a Runlevel that was installed without its sources can build them, too.
 //
-// Package sandbox starts the programs. Locate is the call to start from.
+// Package sandbox starts the programs. Start with Locate.
 package binaries
 
 import (

@@ -3,7 +3,7 @@
 // All credentials are for one sandbox and are deleted with it. Packages sandbox and realnode know which component needs
 // which credentials.
 //
-// NewAuthority and NewUser are the functions to start from.
+// Start with NewAuthority and NewUser.
 package credentials
 
 import (

@@ -12,7 +12,7 @@
 // liveness and startup probes, lifecycle hooks and security contexts are ignored. Containers are restarted even if the
 // pod's restart policy is not Always.
 //
-// Start is the function to start from.
+// Start with Start.
 package hostpods
 
 import (

@@ -4,7 +4,7 @@
 // It has no users, and deletes all images when it is closed. The registry of real nodes is in package
 // realnode/registries.
 //
-// Start and StartTLS are the functions to start from.
+// Start with Start and StartTLS.
 package imageregistry
 
 import (

@@ -1,7 +1,7 @@
 // Package machinetest shares one sandbox, which serves the kinds of the machine controller, among the tests of a
 // package, and runs controllers on it.
 //
-// New is the call to start from:
+// Start with New:
 //
 //	var shared = machinetest.New(sandbox.Options{})
 //

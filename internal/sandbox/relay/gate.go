@@ -3,7 +3,7 @@
 // The package does not read the data: a Gate forwards connections of components to the API server, and Connect answers
 // the CONNECT requests that the API server, or a container runtime, sends to a proxy.
 //
-// NewGate and Connect are the functions to start from.
+// Start with NewGate and Connect.
 package relay
 
 import (

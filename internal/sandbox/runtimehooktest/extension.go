@@ -1,7 +1,7 @@
 // Package runtimehooktest runs runtime extensions for tests: real HTTPS servers in the process of the test, each with a
 // certificate authority of its own, that answer hooks as the test configures and record their requests.
 //
-// New is the call to start from:
+// Start with New:
 //
 //	extension := runtimehooktest.New(t)
 //	extension.Answer("UpdateMachine", `{"status":"Success","retryAfterSeconds":0}`)

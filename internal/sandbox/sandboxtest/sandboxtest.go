@@ -5,7 +5,7 @@
 // It stops in TestMain, which alone runs after all tests of a package. Without that, the files of the sandbox would
 // stay until another sandbox starts, and on macOS, some processes would keep running.
 //
-// New is the function to start from:
+// Start with New:
 //
 //	var cluster = sandboxtest.New(sandbox.Options{})
 //

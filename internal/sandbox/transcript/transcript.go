@@ -1,7 +1,7 @@
 // Package transcript compares the output of tests with txtar files below testdata.
 //
 // A file has sections: the input of a test, and the expected output. "go test PACKAGE -update" rewrites the output.
-// Each is the function to start from:
+// Start with Each:
 //
 //	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.Transcript) {
 //		file.Expect(t, "want", render(file.Section("input")))

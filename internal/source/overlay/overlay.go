@@ -3,7 +3,7 @@
 //
 // Files can only be put into folders that exist.
 //
-// On is the call to start from.
+// Start with On.
 package overlay
 
 import (

@@ -4,7 +4,7 @@
 // The package does not load releases: it filters nothing, and returns all objects unchanged. It returns no errors,
 // because tests of the packages with the files check that all files can be read.
 //
-// Objects is the call to start from.
+// Start with Objects.
 package embedded
 
 import (

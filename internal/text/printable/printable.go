@@ -4,8 +4,8 @@
 //
 // The package masks no secrets and quotes nothing: harmless text stays unchanged.
 //
-// Line is the call to start from; JSON is for texts that machines read, too. Truncate and Shorten make a text shorter,
-// RequestError makes the errors of requests comparable, and Count puts numbers into words.
+// Start with Line; JSON is for texts that machines read, too. Truncate and Shorten make a text shorter, RequestError
+// makes the errors of requests comparable, and Count puts numbers into words.
 package printable
 
 import (

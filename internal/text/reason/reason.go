@@ -8,8 +8,7 @@
 // An error may also have an Effect on an update. The applier decides
 // how to act on it.
 //
-// Of is the call to start from: it finds the reason of any error, as EffectOf does its
-// effect.
+// Start with Of: it finds the reason of any error, as EffectOf does its effect.
 package reason
 
 import (

@@ -3,7 +3,7 @@
 //
 // The package decodes no values: the packages that read manifests, hooks and configurations do, each by its own rules.
 //
-// Parse is the call to start from; ParseFile is the one for a file that has one document.
+// Start with Parse; ParseFile is the one for a file that has one document.
 package yamltext
 
 import (

@@ -7,7 +7,7 @@
 // machine is replaced, and conditions.go the status. It does not drain, delete or update a machine: the controller of
 // Machines does.
 //
-// SetupWithManager is the call to start from.
+// Start with SetupWithManager.
 package controlplane
 
 import (

@@ -4,7 +4,7 @@
 // The package neither lists MachineDrainRules nor drains: the controller does, through package drain. An overview shows
 // the effect of a drain by the same rules.
 //
-// PodRules is the call to start from.
+// Start with PodRules.
 package drainrules
 
 import (

@@ -5,7 +5,7 @@
 //
 // examine decides whether a machine is unhealthy, and when to check again. It is pure: nothing is polled.
 //
-// SetupWithManager is the call to start from.
+// Start with SetupWithManager.
 package healthcheck
 
 import (

@@ -5,7 +5,7 @@
 //
 // Package rolloutplan decides what to do, from the snapshot of snapshot.go.
 //
-// SetupWithManager is the call to start from.
+// Start with SetupWithManager.
 package machinedeployment
 
 import (

@@ -7,7 +7,7 @@
 //
 // Package replicas decides what to do, from the snapshot of snapshot.go.
 //
-// SetupWithManager is the call to start from.
+// Start with SetupWithManager.
 package machineset
 
 import (

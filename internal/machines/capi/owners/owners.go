@@ -6,7 +6,7 @@
 //
 // The package decides neither the number of machines, nor which one is created or deleted: each controller does.
 //
-// Summary is the type to start from.
+// Start with Summary.
 package owners
 
 import (

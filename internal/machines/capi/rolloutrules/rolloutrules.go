@@ -4,7 +4,7 @@
 // writes nothing, so that a preview of a rollout and the controllers can't differ. Package rolloutplan decides the next
 // step.
 //
-// Differences is the call to start from.
+// Start with Differences.
 package rolloutrules
 
 import (

@@ -5,7 +5,7 @@
 // The controller needs the rights: externalmachines get, list, watch, patch; externalmachines/status patch; events of
 // events.k8s.io create, patch.
 //
-// SetupWithManager is the call to start from.
+// Start with SetupWithManager.
 package external
 
 import (

@@ -11,7 +11,7 @@
 // The controllers need the rights: kwokmachines get, list, watch, patch, delete; kwokmachines/status patch; nodes get,
 // list, create, delete; kwokconfigs get, list, watch; kwokconfigs/status patch; secrets create.
 //
-// SetupWithManager is the call to start from.
+// Start with SetupWithManager.
 package kwok
 
 import (

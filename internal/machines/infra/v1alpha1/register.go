@@ -2,7 +2,7 @@
 // ExternalMachine, which a person or a script provides. For Cluster API, there are templates of both, and KwokConfig,
 // the bootstrap config of a simulated machine. Their definitions in manifests are generated from this package.
 //
-// Install is the call to start from.
+// Start with Install.
 //
 // +kubebuilder:object:generate=true
 // +groupName=infrastructure.runlevel.dev

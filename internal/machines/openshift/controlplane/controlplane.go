@@ -6,7 +6,7 @@
 // comes and which goes, problems.go finds what must stop the controller, and conditions.go has the conditions of the
 // status.
 //
-// SetupWithManager is the call to start from.
+// Start with SetupWithManager.
 package controlplane
 
 import (

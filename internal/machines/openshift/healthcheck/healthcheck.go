@@ -1,8 +1,8 @@
 // Package healthcheck deletes Machines whose nodes are unhealthy by the MachineHealthChecks of machine.openshift.io, so
 // that their MachineSet replaces them; or requests external remediation. It does so only while few are unhealthy.
 //
-// SetupWithManager is the call to start from. examine decides whether a machine is unhealthy, and when to
-// check again. It is pure: nothing is polled.
+// Start with SetupWithManager. examine decides whether a machine is unhealthy, and when to check again. It is pure:
+// nothing is polled.
 package healthcheck
 
 import (

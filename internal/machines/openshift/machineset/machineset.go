@@ -5,7 +5,7 @@
 // Package replicas decides what to do, and priority.go which machine is deleted first. Both are pure: they get the
 // observed state, and return values.
 //
-// SetupWithManager is the call to start from.
+// Start with SetupWithManager.
 package machineset
 
 import (

@@ -7,7 +7,7 @@
 // is drained and deleted with it. Who may set a providerID or an address is for admission to check: it takes a right on
 // nodes.
 //
-// SetupWithManager is the call to start from. judge decides what belongs together; it is pure.
+// Start with SetupWithManager. judge decides what belongs together; it is pure.
 package nodelink
 
 import (

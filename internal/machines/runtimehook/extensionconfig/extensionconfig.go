@@ -6,7 +6,7 @@
 // The discovery is repeated every minute, so that neither a new version of an extension nor a new certificate authority
 // needs a change of its ExtensionConfig.
 //
-// SetupWithManager is the call to start from.
+// Start with SetupWithManager.
 package extensionconfig
 
 import (

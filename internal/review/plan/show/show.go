@@ -4,7 +4,7 @@
 // It leaves out repetitions, and prints their number. Package plan decides the
 // actions. No text of a manifest can become markup or an escape sequence.
 //
-// A Printer is the value to start from; Text, Markdown and Diff are its methods.
+// Start with Printer; Text, Markdown and Diff are its methods.
 package show
 
 import (

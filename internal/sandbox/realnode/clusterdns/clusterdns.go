@@ -4,7 +4,7 @@
 // ports (SRV), and external names. Other names do not exist, since nodes of a sandbox reach no other network. Each
 // query reads from the API server, so that an answer is never older than the cluster's state.
 //
-// Serve is the function to start from.
+// Start with Serve.
 package clusterdns
 
 import (

@@ -4,7 +4,7 @@
 // Both listen on the network of the nodes. The registry has no users; the proxy serves container runtimes only, and
 // refuses pods.
 //
-// Start and StartPullProxy are the functions to start from.
+// Start with Start and StartPullProxy.
 package registries
 
 import (

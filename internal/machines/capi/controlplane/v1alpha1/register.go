@@ -4,7 +4,7 @@
 //
 // The package has no behavior: the controller is in the package above.
 //
-// Install is the call to start from.
+// Start with Install.
 //
 // +kubebuilder:object:generate=true
 // +groupName=controlplane.runlevel.dev

@@ -5,7 +5,7 @@
 // A rollout replaces machines, or moves them to the new set, which updates them in place: whether the machines of a set
 // can be updated in place is a decision of the caller. The package reads and writes nothing.
 //
-// Make is the call to start from.
+// Start with Make.
 package rolloutplan
 
 import (
