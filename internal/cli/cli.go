@@ -4,7 +4,7 @@
 // The verbs are in the packages below it, by groups; each reads flags, calls the package that does the work, and prints
 // the result. Results in text, JSON and YAML go to standard output; progress, logs and errors go to standard error.
 //
-// Run is the call to start from.
+// Start with Run.
 package cli
 
 import (

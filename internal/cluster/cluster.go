@@ -6,7 +6,7 @@
 // It decides nothing: the caller chooses what to apply, in which order, and which
 // failures to retry. Nor does it bound the rate of requests: the server does.
 //
-// Connect is the call to start from.
+// Start with Connect.
 package cluster
 
 import (

@@ -248,7 +248,7 @@ func (s *stage) await(what string, isSo func() bool) {
 	}
 }
 
-// untilSettings waits until the ConfigMap is of a version.
+// untilSettings waits until the ConfigMap has a version.
 func (s *stage) untilSettings(version string) {
 	s.t.Helper()
 	s.await("the settings are of "+version, func() bool {

@@ -1,11 +1,11 @@
 // Package operator keeps a cluster at the release that its ClusterVersion requests, and reports the progress in its
 // status. The ClusterVersion is OpenShift's, so oc adm upgrade is one of its clients.
 //
-// Run is the call to start from. It holds the lock of the release, which makes one of several replicas the leader. Two
-// types do the work. The reconciler (reconciler.go) computes the target of the ClusterVersion (target.go), sets it as
-// the input of the state machine, and writes the status, which package clusterversion computes. The state machine
-// (statemachine.go) accepts the target (rollout.go), applies it, and keeps it in place (rollout_apply.go). Releases are
-// read, and images cached on disk, in releases.go; updates.go queries the update service.
+// The operator holds the lock of the release, which makes one of several replicas the leader. Two types do the work.
+// The reconciler (reconciler.go) computes the target of the ClusterVersion (target.go), sets it as the input of the
+// state machine, and writes the status, which package clusterversion computes. The state machine (statemachine.go)
+// accepts the target (rollout.go), applies it, and keeps it in place (rollout_apply.go). Releases are read, and images
+// cached on disk, in releases.go; updates.go queries the update service. Start with Run.
 package operator
 
 import (

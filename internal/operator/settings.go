@@ -52,7 +52,7 @@ type settingsReader struct {
 	readAt time.Time
 }
 
-// watch watches the objects with the settings until ctx ends. A release may bring their kinds, so the watches begin
+// watch watches the objects with the settings until ctx ends. A release may define their kinds, so the watches begin
 // again after restart.
 func (s *settingsReader) watch(ctx context.Context) error {
 	for ctx.Err() == nil {

@@ -199,7 +199,7 @@ func (m *stateMachine) update(change func()) {
 	m.notify()
 }
 
-// notify has the status computed again.
+// notify requests a new computation of the status.
 func (m *stateMachine) notify() {
 	select {
 	case m.outputChanged <- event.GenericEvent{Object: &configv1.ClusterVersion{ObjectMeta: clusterVersionMeta}}:

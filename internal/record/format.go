@@ -62,7 +62,7 @@ func (l recordLocation) broken(what string) error {
 	resolution := "restore it from a backup, or delete the ConfigMap; the next apply then uses the copy in the " +
 		"Lease, which lacks most of the history"
 	if l.kind != "ConfigMap" {
-		resolution = "remove it; the next apply is then taken for an update of a release that nothing is known of"
+		resolution = "remove it; the next apply then updates the release without a record of earlier applies"
 	}
 	return &reason.Error{Reason: ReasonUnreadable, Message: fmt.Sprintf("%s%s: %s", l, what, resolution)}
 }

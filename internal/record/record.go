@@ -6,7 +6,7 @@
 // A Record is a plain value, for one goroutine at a time. It has the intent of the user, never the state of an object,
 // which is read from the object.
 //
-// NewStore is the call to start from, for Load and Save. List reads the records of all releases.
+// Store.Load and Store.Save read and write a record. List reads the records of all releases. Start with NewStore.
 package record
 
 import (
@@ -358,7 +358,7 @@ func (r *Record) ForgetJob(id kinds.ID) {
 	r.Jobs = slices.DeleteFunc(r.Jobs, func(known Job) bool { return known.ID == id })
 }
 
-// Durations has the durations of the last completed run of a mode, in seconds, as an estimate for the next run.
+// Durations are the durations of the last completed run of a mode, in seconds, as an estimate for the next run.
 type Durations struct {
 	All   float64            `json:"all"`
 	Nodes map[string]float64 `json:"nodes,omitempty"` // the nodes that took at least aWhile, by "level NN, component"
@@ -367,7 +367,7 @@ type Durations struct {
 // aWhile is the minimum duration of a node to be recorded.
 const aWhile = 100 * time.Millisecond
 
-// Remember records how long a run of a mode took, and its nodes.
+// Remember records the durations of a run of a mode, and of its nodes.
 func (r *Record) Remember(mode string, all time.Duration, nodes map[string]time.Duration) {
 	d := Durations{All: seconds(all), Nodes: map[string]float64{}}
 	for name, took := range nodes {

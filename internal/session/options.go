@@ -29,7 +29,7 @@ type Options struct {
 	Forced    []string // risks that were overridden before, for the history
 	// CreateNamespace creates the namespace of objects whose manifests name none, if it does not exist.
 	CreateNamespace bool
-	// Rollback is set if the payload is of the files of an earlier update of the release.
+	// Rollback is set if the payload was read from the files of an earlier update of the release.
 	Rollback *record.Rollback
 	Lock     lock.Options
 	Apply    apply.Options

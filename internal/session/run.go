@@ -2,9 +2,9 @@
 // gate, applies the payload, keeps it in place, and records the result. The command line and the operator both call it.
 // Each part is a package of its own; the result is an Outcome, from which everything else is reported.
 //
-// Hold is the call to start from: it returns a Session, which holds the lock of a release and applies its payloads
-// (session.go). Run does so for a single one. Preview returns the changes that Run would make, and Inspect only the
-// state of the cluster; neither changes anything.
+// Hold returns a Session, which holds the lock of a release and applies its payloads (session.go). Run does so for a
+// single payload. Preview returns the changes that Run would make, and Inspect only the state of the cluster; neither
+// changes anything. Start with Hold.
 package session
 
 import (

@@ -4,11 +4,11 @@
 // It decides neither what to apply (the payload), nor in which order (the graph), nor whether the update is allowed
 // (the gate), nor when an object is ready (package ready).
 //
-// Run is the call to start from. A step is one action, such as the apply of an object: the interface is
-// object.WalkStep, and packages object and hook have the kinds of steps. The order of steps is in order.go. A walk, in
-// walk.go, is one loop that hands out steps to workers. Its schedule, in nodes.go, knows which steps may begin, and its
-// pendingWaits, in pending.go, have the steps that wait. The walk handles results of tries in tries.go, and the ends of
-// waits in walk_waits.go. Package await tracks readiness.
+// A step is one action, such as the apply of an object: the interface is object.WalkStep, and packages object and hook
+// have the kinds of steps. The order of steps is in order.go. A walk, in walk.go, is one loop that hands out steps to
+// workers. Its schedule, in nodes.go, knows which steps may begin, and its pendingWaits, in pending.go, have the steps
+// that wait. The walk handles results of tries in tries.go, and the ends of waits in walk_waits.go. Package await
+// tracks readiness. Start with Run.
 //
 // A runScope, in scope.go, has what these parts share, and returns the state of the run (state.go). The results of
 // steps are in results.go and report.go; events.go, components.go and reporter.go report progress, and explain.go

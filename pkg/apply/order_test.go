@@ -89,7 +89,7 @@ func TestWebhookBeforeItsServiceBlocksNothing(t *testing.T) {
 	}
 }
 
-// A webhook is ready if its Service is of type ExternalName, which has no pods in the cluster.
+// A webhook is ready if its Service has type ExternalName: such a Service has no pods in the cluster.
 func TestExternalNameServiceIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)

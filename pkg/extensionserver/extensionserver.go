@@ -4,7 +4,7 @@
 //
 // The client is package runtimehook; the two share no code but Cluster API's types.
 //
-// ExtensionServer is the type to start from.
+// Start with ExtensionServer.
 package extensionserver
 
 import (
@@ -38,7 +38,7 @@ type ExtensionServer struct {
 	TimeoutSeconds int32
 }
 
-// response has the common methods of the responses of all hooks.
+// response defines the common methods of the responses of all hooks.
 type response interface {
 	SetStatus(hooksv1.ResponseStatus)
 	SetMessage(string)

@@ -7,7 +7,7 @@
 // It only decides: it has no goroutines, no cluster and no clock. It knows tasks
 // through the small interface Task.
 //
-// Build is the call to start from; Graph.Walk comes next.
+// Start with Build, then Graph.Walk.
 package graph
 
 import (

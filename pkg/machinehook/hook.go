@@ -6,7 +6,7 @@
 // It has no state of its own: a controller killed at any moment continues from the state in the API server. So
 // a hook may act twice, and has to be idempotent. The package does not order hooks, and gives up none.
 //
-// MachineHook is the type to start from. docs/hooks-machines.md explains when to have a hook, and what to avoid.
+// docs/hooks-machines.md explains when to have a hook, and what to avoid. Start with MachineHook.
 package machinehook
 
 import (

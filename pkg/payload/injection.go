@@ -22,8 +22,8 @@ const (
 	injectAPIServer = "runlevel.dev/inject-api-server"   // names containers of a Deployment
 )
 
-// An Injection has the settings of a cluster that manifests may request by annotation. Injected fields become a part of
-// the manifest: they are applied and kept in place like all others.
+// An Injection contains the settings of a cluster that manifests may request by annotation. Injected fields become
+// a part of the manifest: they are applied and kept in place like all others.
 type Injection struct {
 	HTTPProxy  string `json:"httpProxy,omitempty"` // setting of the Proxy
 	HTTPSProxy string `json:"httpsProxy,omitempty"`

@@ -6,9 +6,8 @@
 // It does not order them beyond their names (package graph does), does not compare
 // releases, and does not connect to a cluster.
 //
-// Load is the call to start from: it returns a payload that can be applied, or
-// an error with all problems. Parse returns what could be read with the
-// problems, for callers that inspect a broken payload, too.
+// Load returns a payload that can be applied, or an error with all problems. Parse also returns the problems of a
+// broken payload, with everything that could be read. Start with Load.
 package payload
 
 import (
@@ -25,7 +24,7 @@ import (
 // DefaultName is the name of a release with release-metadata, unless it is named.
 const DefaultName = "default"
 
-// A Payload has the loaded files of a release. Callers must not change it.
+// A Payload contains the loaded files of a release. Callers must not change it.
 type Payload struct {
 	Name     string            // "default", unless it was named; "" for a plain folder that was not named
 	Version  string            // "" if neither the release nor the options have it
@@ -97,10 +96,10 @@ type Options struct {
 	Version string `json:"version,omitempty"`
 	// ReleaseImage is the image of the release, for the templates of manifests/.
 	ReleaseImage string `json:"releaseImage,omitempty"`
-	// Release has the references of a release. With Release, the files are those of a component before its release:
+	// Release are the references of a release. With Release, the files are those of a component before its release:
 	// its own image-references has the placeholders in its manifests for images of the release.
 	Release *References `json:"release,omitempty"`
-	// Injection has the settings of the cluster that manifests may request.
+	// Injection contains the settings of the cluster that manifests may request.
 	Injection Injection `json:"injection,omitzero"`
 	// Namespace is the namespace of objects whose manifests name none.
 	Namespace string `json:"namespace,omitempty"`

@@ -150,7 +150,7 @@ func (r *reader) limitProblems() {
 	}
 }
 
-// Places has the positions of a manifest's fields in its file.
+// Places are the positions of a manifest's fields in its file.
 type Places struct {
 	*yamltext.FieldPlaces
 	text chunk

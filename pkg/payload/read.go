@@ -352,7 +352,7 @@ func (f *manifestFile) add(d decodedDocument) {
 	}
 }
 
-// LineNote is appended to messages whose line is of the rendered template.
+// LineNote is appended to messages whose line number counts lines of the rendered template.
 const LineNote = " (the line is that of the rendered template)"
 
 func (f *manifestFile) report(problems ...Problem) {

@@ -18,7 +18,7 @@ const HelmHookDeleteAnnotation = "helm.sh/hook-delete-policy"
 // HelmTests are the hooks of Helm that make a Job or a Pod a test.
 var HelmTests = []string{"test", "test-success"}
 
-// CanBeTest reports whether an object is of a kind that can be a test of a release.
+// CanBeTest reports whether an object has a kind that can be a test of a release.
 func (m *Manifest) CanBeTest() bool {
 	kind := m.GroupVersionKind().GroupKind()
 	return kind == kinds.Job || kind == kinds.Pod

@@ -4,7 +4,7 @@
 // It applies nothing and overrides nothing: the caller decides whether to override findings that block, and records
 // which were overridden.
 //
-// Gather and Evaluate are the calls to start from; Refuse returns the error for findings that block.
+// Refuse returns the error for findings that block. Start with Gather and Evaluate.
 package precondition
 
 import (
@@ -101,7 +101,7 @@ type Right struct {
 	IsForHooks bool
 }
 
-// An UnservedManifest has a kind and version that are neither served nor defined by the payload.
+// An UnservedManifest uses a kind and version that are neither served nor defined by the payload.
 type UnservedManifest struct {
 	Manifest *payload.Manifest
 	Has      string // a version in which the kind is served; "" if there is none

@@ -582,7 +582,7 @@ func TestAnotherProcessApplies(t *testing.T) {
 				"for its end | since 2026-05-04T11:50:00Z"},
 		"dead": {40 * time.Second,
 			"Warns ApplyRunning: ana@host:7 began to apply the release at 2026-05-04T11:50:00Z, and has not renewed " +
-				"its lock since 2026-05-04T11:59:20Z, longer than it lasts; resolve by: applying again, which takes " +
+				"its lock since 2026-05-04T11:59:20Z: the lock has expired; resolve by: applying again, which takes " +
 				"over the lock | since 2026-05-04T11:50:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {

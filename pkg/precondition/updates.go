@@ -23,7 +23,7 @@ func judgeLock(f *Facts) []Finding {
 	}
 	if f.Held.IsDead(f.Now) {
 		return []Finding{warns("applying again, which takes over the lock",
-			"%s began to %s the release at %s, and has not renewed its lock since %s, longer than it lasts",
+			"%s began to %s the release at %s, and has not renewed its lock since %s: the lock has expired",
 			holder, verb, began, f.Held.Renewed.UTC().Format(time.RFC3339)).withSince(f.Held.Since)}
 	}
 	if f.Held.Keeps() {

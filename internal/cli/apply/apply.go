@@ -1,9 +1,9 @@
-// Package apply has the verbs that apply a release, roll it back, test it, or check it: apply, rollback, test and gate.
+// Package apply defines the verbs that apply, roll back, test or check a release: apply, rollback, test and gate.
 //
 // It reads flags, calls package session, and reports its events as lines, as a live view, or as JSON. Package session
 // decides which objects are applied, and in which order.
 //
-// New is the call to start from: it returns the verb apply.
+// New returns the verb apply. Start with New.
 package apply
 
 import (

@@ -88,7 +88,8 @@ func (f *ClusterFlags) findCopy(ctx context.Context, c *cluster.Cluster, name, v
 	switch {
 	case missing != nil:
 	case entry.Files == nil:
-		return "", fmt.Errorf("the files of revision %d are not kept: an older program applied it", entry.Revision)
+		return "", fmt.Errorf("no files stored for revision %d: it was applied by an older version of runlevel",
+			entry.Revision)
 	case entry.Files.Digest == "":
 		return "", fmt.Errorf("the files of revision %d are not kept: %s", entry.Revision, entry.Files.NotKept)
 	default:

@@ -1,10 +1,10 @@
 // Package core is the common base of the verbs of the command line: standard streams, exit codes and
 // errors; formats of output; and the flags for a release, a cluster, and changes to the cluster.
 //
-// It has no verbs, and depends on none. A verb adds the flags to its command, and calls their methods: ReleaseFlags
+// It defines no verbs, and depends on none. A verb adds the flags to its command, and calls their methods: ReleaseFlags
 // reads a release, ClusterFlags connects to a cluster, Output prints a result.
 //
-// AddReleaseFlags, AddClusterFlags and AddOutput are the calls to start from.
+// Start with AddReleaseFlags, AddClusterFlags and AddOutput.
 package core
 
 import (

@@ -1,9 +1,9 @@
-// Package install has the verbs that install the operator, and uninstall it or a release.
+// Package install defines the verbs that install the operator, and uninstall it or a release.
 //
 // The verbs parse flags, ask for confirmation, and print changes and deletes. Package setup of the operator decides
 // about the objects of the operator, package uninstall of internal/session about those of a release.
 //
-// New is the call to start from: it returns the verb install. NewUninstall returns the verb uninstall.
+// New returns the verb install, and NewUninstall the verb uninstall. Start with New.
 package install
 
 import (

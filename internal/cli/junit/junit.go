@@ -3,7 +3,7 @@
 // The package has only those elements of JUnit's XML that reports of this program use. The caller determines the tests
 // and their results.
 //
-// Suite is the type to start from: Add adds a test, and Write writes the XML.
+// Suite.Add adds a test, and Suite.Write writes the XML. Start with Suite.
 package junit
 
 import (
@@ -39,7 +39,7 @@ type Case struct {
 	Out     *Text        `xml:"system-out"`
 }
 
-// A CaseMessage has the reason why a test failed or was skipped. CI servers show the attribute message in lists.
+// A CaseMessage contains the reason why a test failed or was skipped. CI servers show the attribute message in lists.
 type CaseMessage struct {
 	Message string `xml:"message,attr"`
 	Type    string `xml:"type,attr,omitempty"`

@@ -3,7 +3,7 @@
 // It reads the release and the configuration, and prints findings for people, code hosts and CI servers. The rules
 // are in internal/review/lint.
 //
-// New is the call to start from: it returns the verb lint.
+// New returns the verb lint. Start with New.
 package lint
 
 import (

@@ -4,7 +4,7 @@
 // Screen renders a progress.Progress as lines of text. It needs no terminal and no clock, so tests call it with values.
 // A View draws the screen on a terminal, several times a second, below earlier output.
 //
-// Start is the call to start from. The parts of a screen are in screen.go, levels.go and running.go.
+// The parts of a screen are in screen.go, levels.go and running.go. Start with Start.
 package live
 
 import (

@@ -1,9 +1,9 @@
-// Package machines has the verb that lists machines, and the verb that previews a rollout of them.
+// Package machines defines the verb that lists machines, and the verb that previews a rollout of them.
 //
 // The verbs print the results of packages overview and rolloutpreview of internal/machines. They change nothing, and
 // have no logic for machines.
 //
-// New is the call to start from: it returns the verb machines.
+// New returns the verb machines. Start with New.
 package machines
 
 import (

@@ -6,7 +6,7 @@
 // packages in the order of their paths, as soon as their imports are initialized: this package is initialized before
 // those below k8s.io, as long as it has no further imports.
 //
-// LimitGrowth is the call to start from, for programs that must use little memory.
+// LimitGrowth is for programs that must use little memory. Start with LimitGrowth.
 package pace
 
 import (

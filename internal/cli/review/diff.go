@@ -77,7 +77,7 @@ func NewDiff(streams core.Streams) *cobra.Command {
 	command.Flags().BoolVar(&f.exitCode, "exit-code", false,
 		"exit with 1 if there is a difference, and with 2 for any failure")
 	command.Flags().BoolVar(&f.foreign, "exit-code-foreign", false,
-		"like --exit-code; a field that another manager has set and the release does not have is a difference, too")
+		"like --exit-code, but also count fields that only other managers set")
 	return command
 }
 

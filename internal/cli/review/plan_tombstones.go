@@ -18,13 +18,13 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A tombstoneFile is a file to write, with the tombstones of objects that stood in one file of the old release.
+// A tombstoneFile is a new file with the tombstones of objects that one file of the old release defined.
 type tombstoneFile struct {
 	count int
 	text  strings.Builder
 }
 
-// writeTombstones writes the tombstones of a plan to new files of a folder. If one can't be written, none is left.
+// writeTombstones writes the tombstones of a plan to new files of a folder. If one write fails, all files are deleted.
 func writeTombstones(folder string, view show.Printer, progress io.Writer) error {
 	files := map[string]*tombstoneFile{}
 	for _, object := range view.Plan.Absent {

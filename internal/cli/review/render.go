@@ -1,10 +1,10 @@
-// Package review has the verbs that show a release and its changes before an apply: render,
+// Package review defines the verbs that show a release and its changes before an apply: render,
 // graph, plan and diff.
 //
 // It reads releases, and prints them, their order or their differences. With a cluster, it sends dry runs to it, and
 // writes nothing.
 //
-// NewRender and its siblings are the calls to start from: each returns a verb.
+// NewRender and the similar functions return one verb each. Start with NewRender.
 package review
 
 import (

@@ -1,8 +1,8 @@
-// Package sandbox has the verb sandbox, whose subcommands start, list and stop control planes on this machine.
+// Package sandbox defines the verb sandbox, whose subcommands start, list and stop control planes on this machine.
 //
 // They parse flags, call internal/sandbox, and print the results. They do not know releases.
 //
-// New is the function to start from: it returns the verb sandbox.
+// New returns the verb sandbox. Start with New.
 package sandbox
 
 import (

@@ -1,8 +1,8 @@
-// Package state has the verbs that show the state of releases on a cluster, such as status, why, history and deletes.
+// Package state defines the verbs that show the state of releases on a cluster, such as status, why and history.
 //
 // The verbs parse arguments, and print the results of packages state and why of internal/session. They change nothing.
 //
-// NewStatus and its siblings are the calls to start from: each returns a verb.
+// NewStatus and the similar functions return one verb each. Start with NewStatus.
 package state
 
 import (

@@ -4,8 +4,7 @@
 //
 // It deletes nothing, and reads no object's body.
 //
-// Count is the call to start from. Remaining returns the objects that keep a Namespace or a definition from being
-// empty.
+// Remaining returns the objects that keep a Namespace or a definition from being empty. Start with Count.
 package dependents
 
 import (

@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A Remainder has the objects that would be left in a Namespace, or of a CustomResourceDefinition, if some other
+// A Remainder contains the objects that would be left in a Namespace, or of a CustomResourceDefinition, if some other
 // objects were deleted.
 type Remainder struct {
 	Objects []kinds.ID // sorted by name

@@ -6,7 +6,7 @@
 // Package ready interprets these objects. Objects that can't be read are left out, and the
 // errors are returned with the lines.
 //
-// Diagnoser.Explain is the call to start from; Diagnoser.ExplainCall explains a request that failed.
+// Diagnoser.ExplainCall explains a request that failed. Start with Diagnoser.Explain.
 package diagnosis
 
 import (

@@ -4,7 +4,7 @@
 // A lost or broken Cache, or the Cache of another cluster, knows no object: this costs requests, but never
 // correctness.
 //
-// Read is the call to start from.
+// Start with Read.
 package fingerprint
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// A Cache has the fingerprints of objects. It is safe for concurrent use.
+// A Cache contains the fingerprints of objects. It is safe for concurrent use.
 type Cache struct {
 	mu      sync.Mutex
 	objects map[digest]prints // keyed by name

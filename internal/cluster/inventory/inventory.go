@@ -4,7 +4,7 @@
 //
 // It reads no object's body, changes nothing, and decides nothing.
 //
-// Take is the call to start from.
+// Start with Take.
 package inventory
 
 import (
@@ -37,7 +37,7 @@ type Scope struct {
 	Namespace string // "" where none is known
 }
 
-// An Inventory has the metadata of the objects of releases on a cluster.
+// An Inventory contains the metadata of the objects of releases on a cluster.
 type Inventory struct {
 	objects  map[kinds.ID]*objectmeta.LiveMetadata
 	unlisted map[schema.GroupKind]error
@@ -49,7 +49,7 @@ type Inventory struct {
 // listed in the whole cluster is listed in the namespaces of its scopes; for such a kind, and for one whose API
 // does not answer, ListError returns why.
 //
-// Lists have the objects of all releases on the cluster. Objects for which matters returns false are dropped, as
+// Lists contain the objects of all releases on the cluster. Objects for which matters returns false are dropped, as
 // if they had no label; nil drops none.
 func Take(ctx context.Context, c *cluster.Cluster, scopes []Scope,
 	matters func(release string, id kinds.ID) bool) (*Inventory, error) {

@@ -3,7 +3,7 @@
 //
 // It connects to nothing, and names no flags: a command line adds those to the errors that have names here.
 //
-// Location.Config is the call to start from.
+// Start with Location.Config.
 package kubeconfig
 
 import (

@@ -3,7 +3,7 @@
 //
 // It reads no object's body, sends no request, and changes nothing.
 //
-// Of is the call to start from.
+// Start with Of.
 package objectmeta
 
 import (

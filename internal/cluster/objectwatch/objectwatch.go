@@ -2,7 +2,7 @@
 //
 // It watches no more than that object, and decides nothing: the caller judges each state.
 //
-// Await is the call to start from.
+// Start with Await.
 package objectwatch
 
 import (

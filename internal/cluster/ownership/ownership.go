@@ -5,8 +5,8 @@
 //
 // It applies nothing, and has only a default list of managers whose fields are taken over.
 //
-// Adopt is the call to start from, and DryRunAdopt is for callers that may change nothing. Conflicts
-// and Owners return the other managers, and Foreign the fields that only they have set.
+// DryRunAdopt is for callers that may change nothing. Conflicts and Owners return the other managers, and Foreign the
+// fields that only they have set. Start with Adopt.
 package ownership
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/fields"
 )
 
-// isOurs reports whether an entry is of our applies.
+// isOurs reports whether an entry records our applies.
 func isOurs(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Manager == cluster.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply &&
 		entry.Subresource == ""

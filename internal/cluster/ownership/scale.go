@@ -19,7 +19,7 @@ var replicas = []string{"spec", "replicas"}
 // path is the path of replicas.
 var path = fieldpath.MakePathOrDie("spec", "replicas")
 
-// A ScaleTargets has the targets of autoscalers, by autoscaler.
+// A ScaleTargets contains the targets of autoscalers, keyed by autoscaler.
 type ScaleTargets map[kinds.ID]kinds.ID
 
 // Has reports whether an autoscaler scales an object.

@@ -2,7 +2,7 @@
 //
 // It follows no log, and does not choose the container: its callers know which one matters.
 //
-// LastLines is the call to start from.
+// Start with LastLines.
 package podlogs
 
 import (

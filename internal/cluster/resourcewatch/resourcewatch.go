@@ -4,7 +4,7 @@
 //
 // It keeps no objects: they are passed to an EventHandler.
 //
-// Run is the call to start from.
+// Start with Run.
 package resourcewatch
 
 import (

@@ -5,7 +5,7 @@
 // It deletes nothing. The caller passes the UID of the object whose delete was requested. An object that can't be
 // read does not count as deleted. The same kind and name in another API group is another object.
 //
-// Observe is the call to start from; Watch signals when to observe again.
+// Watch signals when to observe again. Start with Observe.
 package tombstone
 
 import (

@@ -4,7 +4,7 @@
 // It does not watch: its user passes a channel that signals changes, or a pause. Package objectwatch waits for one
 // object by a watch, and package tombstone has a channel of changes.
 //
-// Waiter.Until is the call to start from.
+// Start with Waiter.Until.
 package waiter
 
 import (

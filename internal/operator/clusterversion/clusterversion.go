@@ -2,9 +2,8 @@
 // previous status, and the state of the cluster and of the operator at one moment. The package is pure: it sends no
 // requests, and it reads no clock.
 //
-// Next is the call to start from. Risks returns the risks that block a minor update, and Announce returns the events of
-// a requested release. The types and reasons are those of OpenShift's cluster-version operator: oc and other clients
-// can read them.
+// Risks returns the risks that block a minor update, and Announce returns the events of a requested release. The types
+// and reasons are those of OpenShift's cluster-version operator: oc and other clients can read them. Start with Next.
 package clusterversion
 
 import (

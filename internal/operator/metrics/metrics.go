@@ -2,8 +2,8 @@
 // OpenShift's cluster-version operator, with their names and labels, and Runlevel's own. It sends no requests and keeps
 // nothing but counters.
 //
-// Reading.Collect is the call to start from. The metrics of the cluster-version operator are in upstream.go, Runlevel's
-// own in own.go, with the counters.
+// The metrics of the cluster-version operator are in upstream.go, Runlevel's own in own.go, with the counters. Start
+// with Reading.Collect.
 package metrics
 
 import (

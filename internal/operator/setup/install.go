@@ -3,7 +3,7 @@
 // It applies the manifests of package install with the operator's image and settings in them. It knows nothing of the
 // release that the operator applies afterwards, beyond its name, and prints nothing: an Installer reports each change.
 //
-// Installer.Install is the call to start from.
+// Start with Installer.Install.
 package setup
 
 import (

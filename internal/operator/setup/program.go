@@ -150,7 +150,7 @@ func addFlags(text string, flags map[string]any) (string, error) {
 	return string(out), err
 }
 
-// setSettings has the pods of a Deployment replaced when the file of flags changes.
+// setSettings makes a Deployment replace its pods when the file of flags changes.
 func setSettings(deployment *unstructured.Unstructured, text string) error {
 	if text == "" {
 		return nil

@@ -5,7 +5,7 @@
 // The answer of a service is not trusted: it is bounded, and updates that a ClusterVersion could not hold, or whose
 // image is not named by digest, are left out with a reason. The package neither evaluates risks nor keeps answers.
 //
-// Fetch is the call to start from.
+// Start with Fetch.
 package updateservice
 
 import (

@@ -6,7 +6,7 @@
 // needed: the record has their digests, and the process that holds the lock of the release writes and removes them. It
 // does not read manifests either.
 //
-// Pack and a Store's Write are the calls to start from, and Read for a copy that was written.
+// Pack and Store.Write write a copy, and Store.Read reads it. Start with Pack.
 package files
 
 import (
@@ -54,7 +54,7 @@ const (
 	maxPieces = 16         // pieces of a copy: a database of a cluster has 2 GiB by default
 )
 
-// A Store has the copies of one release.
+// A Store manages the copies of one release.
 type Store struct {
 	Cluster   *cluster.Cluster
 	Namespace string // namespace of the record
@@ -80,7 +80,7 @@ func (s Store) name(digest string, piece int) string {
 	return fmt.Sprintf("%s-files-%s-%d", lock.Name(s.Release), digits[:min(enough, len(digits))], piece)
 }
 
-// Has reports whether a Secret is of a copy of the release, by its name.
+// Has reports whether the name of a Secret is that of a piece of a copy of the release.
 func (s Store) Has(secret types.NamespacedName) bool {
 	return secret.Namespace == s.Namespace && strings.HasPrefix(secret.Name, lock.Name(s.Release)+"-files-")
 }

@@ -4,7 +4,7 @@
 // The lock is a fence, too: a process that was asleep while another one held the Lease finds out before its next write
 // (Hold.Check). The record of the release is package record's.
 //
-// Lock.Acquire, in election.go, is the call to start from.
+// Start with Lock.Acquire, in election.go.
 package lock
 
 import (

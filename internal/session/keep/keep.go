@@ -5,9 +5,9 @@
 // Unchanged objects cost only watches. A resync checks all objects from time to time, for changes that the watches have
 // missed. Another writer that reverts repairs is reported, and its object is repaired after growing pauses.
 //
-// Start is the call to start from, and Take gives it objects as they are applied. The state of an object is in
-// object.go, its hand-over in handover.go, the watches in watch.go, repairs in repair.go, other writers in
-// contention.go, and the resync in resync.go.
+// Take receives objects as they are applied. The state of an object is in object.go, its hand-over in handover.go, the
+// watches in watch.go, repairs in repair.go, other writers in contention.go, and the resync in resync.go. Start with
+// Start.
 package keep
 
 import (

@@ -6,8 +6,8 @@
 // The package knows nothing of an apply: package session and package uninstall create the events. A failed delivery
 // does not fail or delay an apply. A Sender has a goroutine for each receiver, with a bounded queue.
 //
-// Notifier.Notify is the call to start from. NewSender returns the Sender that it passes events to, and ParseReceiver
-// reads the receivers that a user names.
+// NewSender returns the Sender that a Notifier uses, and ParseReceiver reads the receivers that a user names. Start
+// with Notifier.Notify.
 package notify
 
 import (
@@ -76,7 +76,7 @@ type Event struct {
 	From      string        `json:"from,omitempty"`     // the previous version, if it differs
 	Revision  int           `json:"revision,omitempty"` // revision in the history
 	By        string        `json:"by,omitempty"`       // the process that holds the lock
-	// Counts has the number of objects for each action, such as created.
+	// Counts contains the number of objects for each action, such as created.
 	Counts  map[object.Action]int `json:"counts,omitempty"`
 	Reason  string                `json:"reason,omitempty"` // reason of a failure or of an incomplete action, in a word
 	Message string                `json:"message,omitempty"`
@@ -131,7 +131,7 @@ func (n *Notifier) Notify(ctx context.Context, sender *Sender, uid types.UID, ev
 // writeTimeout limits the write of an event: an apply does not wait long for a server that does not answer.
 const writeTimeout = 5 * time.Second
 
-// ForgetBlocked has the next event that the gate blocks an update reported, even if it is the same as the last one.
+// ForgetBlocked makes the Notifier report the next event of a blocked update, even if it is the same as the last one.
 func (n *Notifier) ForgetBlocked() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

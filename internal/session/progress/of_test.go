@@ -14,7 +14,7 @@ import (
 
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// TestProgressOfAnUpdate is of an update in which a Deployment waits, a ConfigMap is tried again, another one has
+// TestProgressOfAnUpdate tests an update in which a Deployment waits, a ConfigMap is tried again, another one has
 // failed, and a delete is pending.
 func TestProgressOfAnUpdate(t *testing.T) {
 	named := func(kind, name string) kinds.ID { return kinds.ID{Kind: kind, Namespace: "shop", Name: name} }

@@ -32,7 +32,7 @@ type Progress struct {
 	StateCounts
 }
 
-// StateCounts has the number of objects in each state.
+// StateCounts contains the number of objects in each state.
 type StateCounts struct {
 	Total   int `json:"total"`
 	Done    int `json:"done,omitempty"`    // applied, and ready as far as is known

@@ -4,7 +4,7 @@
 // It holds no lock, since it writes no object of the release, and it does not know where the tests come from: package
 // payload finds them among the manifests. How results are printed is decided above it.
 //
-// Run is the call to start from. Check comes before it: it returns why the tests of a release can't run now.
+// Check returns why the tests of a release can't run now. Call it before Run. Start with Run.
 package releasetest
 
 import (
@@ -21,7 +21,7 @@ import (
 // DefaultTimeout limits the duration of a test.
 const DefaultTimeout = 5 * time.Minute
 
-// A LogChoice is of which tests the logs are read.
+// A LogChoice selects the tests whose logs are read.
 type LogChoice string
 
 // The choices.

@@ -5,7 +5,7 @@
 // A snapshot is a stream of YAML: a head, and then objects in the order in which they can be created (clean.go). Values
 // of Secrets are not in it. It is written for people to read before they pass it on.
 //
-// Take is the call to start from. Write writes a snapshot, and Read reads it.
+// Write writes a snapshot, and Read reads it. Start with Take.
 package snapshot
 
 import (
@@ -34,7 +34,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A Snapshot has the objects of a release on a cluster, and the objects that affect it.
+// A Snapshot contains the objects of a release on a cluster, and the objects that affect it.
 type Snapshot struct {
 	Head
 	Objects []*unstructured.Unstructured // objects in the order in which they can be created

@@ -24,7 +24,7 @@ type Object struct {
 	Owners  []string        `json:"owners,omitempty"`  // the managers that own its fields
 }
 
-// An ObjectList has the objects of a release.
+// An ObjectList contains the objects of a release.
 type ObjectList struct {
 	Release string   `json:"release"`
 	Version string   `json:"version,omitempty"`

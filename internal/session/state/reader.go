@@ -4,8 +4,8 @@
 // It changes nothing, and prints nothing. What can't be read is listed as unknown in the result. Package why explains
 // single objects.
 //
-// Reader is the type to start from: Status returns the state of one release, Inspect writes files for a maintainer who
-// helps.
+// Reader.Status returns the state of one release, and Reader.Inspect writes files for a maintainer who helps. Start
+// with Reader.
 package state
 
 import (

@@ -237,7 +237,7 @@ func (l *looker) keepHolders(ctx context.Context, s *selection) error {
 	return nil
 }
 
-// copies has the copies of the files of the release.
+// copies returns the store of the copies of the release's files.
 func (l *looker) copies() files.Store {
 	return files.Store{Cluster: l.cluster, Namespace: l.options.Namespace, Release: l.options.Release}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// A Stage has the objects that are deleted at the same time. The next stage begins when they do not exist any more.
+// A Stage contains the objects that are deleted at the same time. The next stage begins when all are deleted.
 type Stage struct {
 	Name    string
 	Objects []objectmeta.LiveMetadata

@@ -5,8 +5,8 @@
 // It does not remove the operator (package setup of internal/operator does), and runs no lifecycle hooks. The
 // decisions about objects (choose.go) and their order (stages.go) need no requests.
 //
-// Look is the call to start from: it returns the plan. Run deletes the objects, under the lock of the release, and
-// continues an uninstall that was killed. DryRun sends the deletes as dry runs.
+// Look returns the plan. Run deletes the objects, under the lock of the release, and continues an uninstall that was
+// killed. DryRun sends the deletes as dry runs. Start with Look.
 package uninstall
 
 import (

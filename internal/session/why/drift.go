@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/record"
 )
 
-// A Drift has the differences between an object and its applied state, by its metadata.
+// A Drift describes the differences between an object and its applied state, by its metadata.
 type Drift struct {
 	Writers     []ownership.Writer // managers that changed fields of the release, the newest first; empty if unknown
 	IsReplaced  bool               // it was deleted and created again, and the release has not applied it since

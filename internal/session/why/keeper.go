@@ -112,9 +112,9 @@ func (r *reader) findNotKept(ctx context.Context, l lock.Lock, f *ReleaseFacts) 
 	return found
 }
 
-// judgeHolder returns why the operator does not keep the completed release whose lock it holds: it reads the release
-// again after each of its starts, and the registry may be away. The record names the holder that has begun to keep it;
-// records of older programs name none.
+// judgeHolder returns why the operator does not keep the completed release whose lock it holds. The operator reloads
+// the release after a restart, and the registry may be unavailable. The record names the holder that has begun to keep
+// the release; records of older versions name none.
 func (r *reader) judgeHolder(ctx context.Context, release string, f *ReleaseFacts) *NotKept {
 	held, rec := f.Held, f.Record
 	if release != payload.DefaultName || !held.Keeps() || rec == nil || rec.KeptBy == held.Name || !f.wasCompleted() {

@@ -4,9 +4,9 @@
 //
 // It changes nothing, and never waits. A failed request is reported, and the rest of the answer is valid nevertheless.
 //
-// Explain is the call to start from, with objects that a Resolver has found. GatherRelease reads the facts about a
-// release, and Gather the facts about one object, each once. Judge creates an answer from the facts, without a cluster.
-// ReleaseFacts.Explain does so for all objects of a release.
+// GatherRelease reads the facts about a release, and Gather the facts about one object, each once. Judge creates an
+// answer from the facts, without a cluster. ReleaseFacts.Explain does so for all objects of a release. Start with
+// Explain, with objects that a Resolver has found.
 package why
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// An ObjectQuery has the facts that are known before objects are read from the cluster.
+// An ObjectQuery contains the facts that are known before objects are read from the cluster.
 type ObjectQuery struct {
 	Records   []*record.Record // records of the releases that may have the objects
 	Unread    string           // why other records can't be read; "" if all were read

@@ -5,9 +5,9 @@
 // install applies everything first. One watch serves all objects of a resource. Package ready decides when an
 // object is ready.
 //
-// New is the call to start from. Observations of objects, and the ends of waits for them, come as events (Event).
-// The states of an object are in state.go; watches are in watch.go, and those of the Services that the API server calls
-// in services.go.
+// Observations of objects, and the ends of waits for them, come as events (Event). The states of an object are in
+// state.go; watches are in watch.go, and those of the Services that the API server calls in services.go. Start with
+// New.
 package await
 
 import (

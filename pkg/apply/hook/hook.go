@@ -1,9 +1,9 @@
-// Package hook has the steps of Deployments with lifecycle hooks. A step gathers facts from the cluster, lets package
+// Package hook runs the steps of Deployments with lifecycle hooks. A step gathers facts from the cluster, lets package
 // deploymenthook decide on the next action, does that action, and gathers the facts again.
 //
-// Settings.Steps is the call to start from. The steps are in step.go, and the loop of looks and actions in run.go.
-// observe.go gathers the facts, actions.go has the actions, report.go the reports of failures, wait.go the events that
-// wake a waiting hook, and logs.go the logs of pods.
+// The steps are in step.go, and the loop of looks and actions in run.go. observe.go gathers the facts, actions.go has
+// the actions, report.go the reports of failures, wait.go the events that wake a waiting hook, and logs.go the logs of
+// pods. Start with Settings.Steps.
 package hook
 
 import (

@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// revisionAnnotation has the number of a rollout, on a Deployment and on its ReplicaSets.
+// revisionAnnotation contains the number of a rollout, on a Deployment and on its ReplicaSets.
 const revisionAnnotation = "deployment.kubernetes.io/revision"
 
 // An observer reads a Deployment, its ReplicaSets and pods, and the pods of its hooks.

@@ -1,14 +1,14 @@
-// Package object brings single objects of a cluster to the state in the manifests of a release: it applies and deletes
-// them, previews that, and repairs them. There is one code path for every kind.
+// Package object applies, deletes, previews and repairs single objects of a cluster, as the manifests of a release
+// define them. There is one code path for every kind.
 //
 // It knows no order, does not wait and does not retry: failures.go has which failures another try may fix. A run
 // does its work on an object, or on a hook, as a WalkStep, in step.go.
 //
-// Applier.Apply, in apply.go, is where to start: it looks at an object, decides what to do (decide.go), and creates,
-// updates, recreates or leaves it; send.go sends the requests, and delete.go deletes the objects of tombstones. What an
-// Applier knows is in types of their own: metadata from before the run (metadata.go), kinds that the cluster serves
-// (served_kinds.go), objects that need no apply (change_detector.go, definitions.go), and autoscalers (scaled.go). A
-// Previewer, in preview.go, returns what an Applier would do, and a Repairer, in repair.go, applies objects again.
+// Applier.Apply, in apply.go, reads an object, decides what to do (decide.go), and creates, updates, recreates or
+// leaves it; send.go sends the requests, and delete.go deletes the objects of tombstones. The data of an Applier is in
+// separate types: metadata from before the run (metadata.go), kinds that the cluster serves (served_kinds.go), objects
+// that need no apply (change_detector.go, definitions.go), and autoscalers (scaled.go). A Previewer, in preview.go,
+// returns what an Applier would do, and a Repairer, in repair.go, applies objects again. Start with Applier.Apply.
 package object
 
 import (
@@ -47,7 +47,7 @@ func (s *applierScope) read(resource cluster.Resource, id kinds.ID) (*unstructur
 	return live, err
 }
 
-// recordEvent writes an event of Kubernetes. A failure of the write fails no step.
+// recordEvent writes an event of Kubernetes. If the event can't be written, the step still succeeds.
 func (s *applierScope) recordEvent(event cluster.ObjectEvent) {
 	if err := cluster.RecordEvent(s.requestCtx, s.cluster, event); err != nil {
 		log := klog.FromContext(s.requestCtx).V(1)

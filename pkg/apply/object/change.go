@@ -120,7 +120,7 @@ type Change struct {
 	Foreign []fields.ForeignFields // only set in previews: fields of other managers that the apply keeps
 }
 
-// A Look has the states of an object that would change, in a preview.
+// A Look contains the states of an object that would change, in a preview.
 type Look struct {
 	Live *unstructured.Unstructured // the present state; nil if it does not exist
 	// Would is the state after the apply: the server's answer to a dry run, or, without one, the manifest

@@ -82,7 +82,7 @@ func (p *Previewer) uncheckedLook(o *liveObject, would *unstructured.Unstructure
 // A prerequisite is an object or a property of the cluster without which the server can't validate an object.
 type prerequisite struct {
 	why   string // the object can't be validated; "" if it was
-	comes bool   // the release brings the prerequisite: the object is then expected to match the release
+	comes bool   // the release contains the prerequisite: the object is then expected to match the release
 
 	isTried bool // the server takes the object in another namespace
 }
@@ -178,7 +178,7 @@ func (p *Previewer) lacks(m *payload.Manifest, err error) *payload.Manifest {
 	})
 }
 
-// brings returns the manifest of a needed object, by its name.
+// brings returns the manifest of an object that the release contains, by the object's name.
 func (p *Previewer) brings(needs *payload.Manifest, name string, isKind func(schema.GroupKind) bool) *payload.Manifest {
 	for _, m := range p.payload.Manifests {
 		isNear := m.Object().GetNamespace() == "" || m.Object().GetNamespace() == needs.Object().GetNamespace()

@@ -116,7 +116,7 @@ func (r *Repairer) look(o *liveObject, known *objectmeta.LiveMetadata) (isLooked
 	return err == nil, err
 }
 
-// IsUnfinished reports whether a manifest is of a Job whose end was not recorded.
+// IsUnfinished reports whether a manifest defines a Job whose end was not recorded.
 func (r *Repairer) IsUnfinished(manifest *payload.Manifest) bool {
 	return manifest.GroupVersionKind().GroupKind() == kinds.Job && !r.applier.options.Journal.hasFinished(manifest)
 }

@@ -47,7 +47,7 @@ type StepWait struct {
 	Stop    func()
 }
 
-// A StepBase has the fields that all steps have.
+// A StepBase contains the common fields of all steps.
 type StepBase struct {
 	Name StepID
 	// After are the tasks that Needs returns.

@@ -3,7 +3,7 @@
 //
 // It does the layout and the labels; the dependencies come from the graph.
 //
-// A Picture is the value to start from; each way to draw it is one of its methods.
+// Each way to draw a Picture is one of its methods. Start with Picture.
 package draw
 
 import (
