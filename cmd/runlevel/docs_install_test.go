@@ -71,7 +71,7 @@ func allText(t *testing.T, pattern string) map[string]string {
 func isIn(scripts map[string]string, command string) bool {
 	for _, text := range scripts {
 		for line := range strings.Lines(text) {
-			line, _, _ = strings.Cut(strings.TrimPrefix(line, "[exec:kubectl] "), " &") // which runs in the background
+			line, _, _ = strings.Cut(strings.TrimPrefix(line, "[exec:kubectl] "), " &") // it runs in the background
 			if strings.TrimSpace(strings.TrimPrefix(line, "exec ")) == command {
 				return true
 			}

@@ -69,8 +69,8 @@ func tryOnSandbox(t *testing.T, commands string) {
 		"make build\n", "", // the test has built the programs
 		"sandbox up --detach", "sandbox up --detach --name "+name,
 		"sandbox kubeconfig", "sandbox kubeconfig --name "+name,
-		"runlevel sandbox down\n", "", // which ends a sandbox by another name
-		"machines -w", "machines", // which would not end
+		"runlevel sandbox down\n", "", // the command ends a sandbox by another name
+		"machines -w", "machines", // a watch would not end
 		"127.0.0.1:9443", freeAddress(t),
 		"&\n", "& started=\"$started $!\"\n",
 	).Replace(strings.ReplaceAll(commands, "bin/runlevel", "runlevel"))

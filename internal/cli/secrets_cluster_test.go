@@ -44,7 +44,7 @@ func TestPreviewsShowNoSecret(t *testing.T) {
 			checkNoSecret(t, args, output)
 		}
 	}
-	preview(old) // without their Namespace
+	preview(old) // the objects have no Namespace yet
 	client := control.Client(t).CoreV1()
 	if _, err := client.Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
 		metav1.CreateOptions{}); err != nil {

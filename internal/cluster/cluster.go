@@ -110,7 +110,7 @@ func (c *Cluster) ServerTime(local time.Time) time.Time { return c.clock.at(loca
 
 // A WriteResult is the result of writing an object.
 type WriteResult struct {
-	Object   *unstructured.Unstructured // as the server has returned it
+	Object   *unstructured.Unstructured // object in the response of the server
 	Created  bool                       // the object did not exist before
 	Warnings []string                   // the server's
 }

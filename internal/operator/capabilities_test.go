@@ -22,7 +22,7 @@ const optional = `
 {apiVersion: v1, kind: ConfigMap, metadata: {name: gifts, namespace: shop, annotations: {capability.openshift.io/name: Gifts}}, data: {version: VERSION}}
 `
 
-// of returns the version that a ConfigMap is of; empty if it is not there.
+// of returns the version of a ConfigMap; empty if the ConfigMap does not exist.
 func (s *stage) of(name string) string {
 	var found corev1.ConfigMap
 	_ = s.client.Get(s.t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, &found)

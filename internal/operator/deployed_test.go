@@ -140,7 +140,7 @@ func many(count int) string {
 	return text.String()
 }
 
-// at returns how many ConfigMaps of a release of many are of a version.
+// at returns the number of ConfigMaps of a release of many that have a version.
 func (s *stage) at(version string) int {
 	s.t.Helper()
 	var maps corev1.ConfigMapList
@@ -154,7 +154,7 @@ func (s *stage) at(version string) int {
 	return found
 }
 
-// untilAt waits until some ConfigMaps are of a version.
+// untilAt waits until some ConfigMaps have a version.
 func (s *stage) untilAt(version string, count int) {
 	s.t.Helper()
 	err := wait.PollUntilContextTimeout(s.t.Context(), 5*time.Millisecond, patience, true,
@@ -175,7 +175,7 @@ func TestTheOperatorAsItIsShipped(t *testing.T) {
 	signer := s.newSigner()
 	pods := s.deploy(s.push("1.0.0", many(parts)+signer.policy()))
 	s.until("installed", isAt("1.0.0"))
-	s.update(signer.sign(s.push("1.0.1", many(parts)+till))) // which waits at its end
+	s.update(signer.sign(s.push("1.0.1", many(parts)+till))) // the update waits at its end
 	for _, written := range []int{1, parts / 3, parts} {
 		s.untilAt("1.0.1", written)
 		running, err := pods.AwaitReady(t.Context(), 1)
@@ -286,7 +286,7 @@ func TestTheAPIServerIsAwayDuringAnUpdate(t *testing.T) {
 	s.update(s.push("1.0.1", many(parts)))
 	s.until("the update is begun", func(v *configv1.ClusterVersion) bool { return v.Status.Desired.Version == "1.0.1" })
 	s.must(s.sandbox.Kill(sandbox.APIServer))
-	timer := time.NewTimer(12 * time.Second) // which is longer than the lock lasts
+	timer := time.NewTimer(12 * time.Second) // longer than the lock lasts
 	<-timer.C
 	s.must(s.sandbox.Resume(t.Context(), sandbox.APIServer))
 	s.until("updated", isAt("1.0.1"))

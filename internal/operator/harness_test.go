@@ -82,7 +82,7 @@ func (s *stage) prepare(version, files string) {
 	s.t.Helper()
 	o := &s.options
 	o.Payload, o.Name, o.CacheDir = s.push(version, files), "test", filepath.Join(s.t.TempDir(), "cache")
-	o.Source, o.LockDuration = source.Options{Insecure: true}, time.Minute // which a busy machine can renew
+	o.Source, o.LockDuration = source.Options{Insecure: true}, time.Minute // a busy machine can renew it
 }
 
 // start starts the operator.
@@ -236,7 +236,7 @@ func (s *stage) report(name, version string, change ...func(*configv1.ClusterOpe
 	s.must(s.client.Status().Patch(s.t.Context(), &operator, patch))
 }
 
-// await waits until something is so.
+// await waits until the condition holds.
 func (s *stage) await(what string, isSo func() bool) {
 	s.t.Helper()
 	err := wait.PollUntilContextTimeout(s.t.Context(), 20*time.Millisecond, patience, true,

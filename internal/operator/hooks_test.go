@@ -37,7 +37,7 @@ spec:
     spec: {terminationGracePeriodSeconds: 0, containers: [{name: web, image: "registry.example/web:VERSION"}]}
 `
 
-// watchHooks watches that no post hook is there before the rollout is complete.
+// watchHooks checks that no post hook exists before the rollout is complete.
 func (s *stage) watchHooks() *sandboxtest.PodHistory {
 	s.t.Helper()
 	return sandboxtest.WatchPods(s.t, s.sandbox.Config, "shop", func(now []corev1.Pod) {

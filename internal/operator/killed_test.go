@@ -32,7 +32,7 @@ func (r *reaper) kills(request *http.Request) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	path := request.URL.Path
-	if before, _, isEvent := strings.Cut(path, "/events/"); isEvent { // whose names are random
+	if before, _, isEvent := strings.Cut(path, "/events/"); isEvent { // names of events are random
 		path = before + "/events"
 	}
 	write := r.stage + ": " + request.Method + " " + path

@@ -79,7 +79,7 @@ func TestAnOutageWhileAReleaseFailsEndsNoOperator(t *testing.T) {
 		var lease coordinationv1.Lease
 		s.must(s.client.Get(t.Context(),
 			client.ObjectKey{Namespace: session.DefaultNamespace, Name: lock.Name(payload.DefaultName)}, &lease))
-		return time.Since(lease.Spec.RenewTime.Time) > 2*shortLock // and the operator has waited for answers as long
+		return time.Since(lease.Spec.RenewTime.Time) > 2*shortLock // the operator has waited for answers as long
 	})
 	isCut.Store(false)
 	s.update(s.push("1.0.1", shop))

@@ -21,7 +21,7 @@ import (
 type monitor struct {
 	machine *stateMachine
 	ctx     context.Context // context of the operator: a scrape has none
-	client  client.Reader   // which reads from the cache
+	client  client.Reader   // reads from the cache
 }
 
 // registerMonitor adds the metrics to a manager, and counts the condition transitions of ClusterOperators.

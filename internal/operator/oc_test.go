@@ -99,6 +99,6 @@ func TestOpenShiftsClient(t *testing.T) {
 	s.oc("adm", "upgrade", "--clear")
 	s.until("taken back", has("ReleaseAccepted", configv1.ConditionTrue, "PayloadLoaded"))
 	s.oc("delete", "--wait=false", "clusteroperator", "till")
-	s.report("till", "1.0.1") // which the operator has recreated
+	s.report("till", "1.0.1") // the operator has recreated the ClusterOperator
 	expectLines(t, s.oc("adm", "upgrade"), "Cluster version is 1.0.1")
 }

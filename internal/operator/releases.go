@@ -132,7 +132,7 @@ func (r *releases) cache(files fs.FS, folder string) error {
 	if err := os.CopyFS(unfinished, files); err != nil {
 		return err
 	}
-	if err := syncFiles(unfinished); err != nil { // or a node that loses power may leave empty files under the name
+	if err := syncFiles(unfinished); err != nil { // else a node that loses power may leave empty files under the name
 		return err
 	}
 	if err := os.Rename(unfinished, folder); err != nil {

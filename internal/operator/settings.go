@@ -42,7 +42,7 @@ var settingsObjects = []kinds.ID{
 // A settingsReader reads the settings of the cluster, and watches their objects.
 type settingsReader struct {
 	cluster *cluster.Cluster
-	notify  func()      // is called when the settings may have changed
+	notify  func()      // called when the settings may have changed
 	isStale atomic.Bool // the settings may have changed
 	// cancelPause ends the pause before the watches that have ended begin again.
 	cancelPause atomic.Pointer[context.CancelFunc]

@@ -58,7 +58,7 @@ spec:
 	if got, want := env(), "HTTPS_PROXY=http://proxy.example:3128 HTTP_PROXY= NO_PROXY="; got != want {
 		t.Fatalf("the environment is %q, want %q", got, want)
 	}
-	patch := client.MergeFrom(deployment.DeepCopy()) // whose status its controller may just write
+	patch := client.MergeFrom(deployment.DeepCopy()) // its controller may write the status now
 	deployment.Spec.Template.Spec.Containers[0].Env = nil
 	s.must(s.client.Patch(t.Context(), &deployment, patch))
 	s.await("it is put back", func() bool { return strings.Contains(env(), "proxy.example") })

@@ -61,9 +61,9 @@ type stateMachine struct {
 	inputChanged  chan struct{}           // receives an element when the input was set
 	group         *errgroup.Group         // goroutines of run
 
-	mu         sync.Mutex             // is locked before the mutexes of the session and its keeper
+	mu         sync.Mutex             // locked before the mutexes of the session and its keeper
 	session    *session.Session       // nil until the lock is held
-	input      machineInput           // without a target until it is set
+	input      machineInput           // has no target until it is set
 	risks      []precondition.Finding // risks that block a minor update
 	judged     []precondition.Finding // the risks when the gate ran last
 	acceptance clusterversion.Acceptance
@@ -78,7 +78,7 @@ type machineInput struct {
 	target   *target // includes the settings of the cluster
 	record   *record.Record
 	deletes  []precondition.Delete      // the pending ones of the record
-	observed clusterversion.Observation // without the fields that the output adds
+	observed clusterversion.Observation // lacks the fields that the output adds
 }
 
 // A machineOutput is the state of a machine at one moment.
@@ -86,7 +86,7 @@ type machineOutput struct {
 	Acceptance clusterversion.Acceptance
 	Applied    *clusterversion.AppliedRelease // nil until a release is accepted
 	Unwatched  int                            // kinds of the current release whose changes are not seen
-	FullPass   time.Time                      // when all objects of the current release were last applied or checked
+	FullPass   time.Time                      // time of the last apply or check of all objects of the release
 	Record     *record.Record                 // record of the input; nil until it is set
 }
 

@@ -96,7 +96,7 @@ func (s *stage) own(left *configv1.ClusterVersion, files string) {
 	}
 	for _, definition := range install.Definitions() {
 		s.must(s.client.Get(s.t.Context(), client.ObjectKeyFromObject(definition), definition))
-		patch := client.MergeFrom(definition.DeepCopy()) // whose status the API server may just write
+		patch := client.MergeFrom(definition.DeepCopy()) // the API server may write the status now
 		definition.SetOwnerReferences([]metav1.OwnerReference{owner})
 		s.must(s.client.Patch(s.t.Context(), definition, patch, theirs))
 	}

@@ -17,7 +17,7 @@ import (
 
 // A target is the desired release of the cluster, with the settings that choose its objects.
 type target struct {
-	configv1.Release // without a version, that of the image is accepted
+	configv1.Release // if it has no version, any version of the image is accepted
 	Force            bool
 	Overrides        []configv1.ComponentOverride
 	Capabilities     *configv1.ClusterVersionCapabilitiesSpec

@@ -27,7 +27,7 @@ const fetchEvery = 2 * time.Minute
 type updates struct {
 	fetch    func(context.Context, updateservice.Query) (*clusterversion.Offer, error)
 	insecure bool   // plain http will do
-	notify   func() // is called when the retrieved updates have changed
+	notify   func() // called when the retrieved updates have changed
 
 	mu        sync.Mutex // guards the following fields
 	query     updateservice.Query
@@ -94,7 +94,7 @@ func (u *updates) fetchOnce(ctx context.Context, query updateservice.Query) {
 }
 
 // follow sets the query for the applied release, and returns its retrieved updates. An operator that has just started
-// inherits the lists of the ClusterVersion, if they are of the same spec and version.
+// inherits the lists of the ClusterVersion, if they belong to the same spec and version.
 func (u *updates) follow(v *configv1.ClusterVersion, applied *clusterversion.AppliedRelease) *clusterversion.Retrieved {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -102,7 +102,7 @@ type HistoryEntry struct {
 	Content   string       `json:"content,omitempty"`
 	Source    string       `json:"source,omitempty"`
 	Files     *KeptFiles   `json:"files,omitempty"` // nil in old entries
-	Mode      string       `json:"mode,omitempty"`  // as package graph calls it
+	Mode      string       `json:"mode,omitempty"`  // value of graph.Mode
 	Started   metav1.Time  `json:"started"`
 	Completed *metav1.Time `json:"completed,omitempty"`
 	Forced    []string     `json:"forced,omitempty"` // the gates that were overridden

@@ -76,7 +76,7 @@ func TestUpdateContinues(t *testing.T) {
 	r.Complete(at(6))
 	r.Begin(record.HistoryEntry{Version: "3", Hash: "c"}) // the same once more, after it is complete
 	r.Begin(record.HistoryEntry{Version: "4"})
-	r.Begin(record.HistoryEntry{Version: "5"}) // whose hashes are not known
+	r.Begin(record.HistoryEntry{Version: "5"}) // an entry whose hashes are not known
 	r.Begin(record.HistoryEntry{Version: "6", Hash: "d"})
 	r.Begin(record.HistoryEntry{Version: "7", Hash: "d"}) // the same files, as another version
 	if got, want := versions(r), []string{"7", "6", "5", "4", "3", "3", "2", "1"}; !slices.Equal(got, want) {

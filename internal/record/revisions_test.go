@@ -36,7 +36,7 @@ func TestRevisionsAreNeverUsedAgain(t *testing.T) {
 	if newest, oldest := r.History[0].Revision, r.History[len(r.History)-1].Revision; newest != 150 || oldest != 1 {
 		t.Errorf("the revisions are %d to %d", oldest, newest)
 	}
-	r.History = nil // as in a copy without room for it
+	r.History = nil // a copy may have no room for it
 	begin(r, "2.0.0")
 	if got := revisions(r); got != "151 2.0.0" {
 		t.Errorf("the history is %s", got)

@@ -100,7 +100,7 @@ func (r *Record) findCompleted(text string) (*HistoryEntry, error) {
 	return &r.History[index], nil
 }
 
-// isSame reports whether two updates are of the same manifests and version.
+// isSame reports whether two updates have the same manifests and version.
 func isSame(a, b *HistoryEntry) bool {
 	return a.Revision == b.Revision || a.Hash != "" && a.Hash == b.Hash && a.Version == b.Version
 }

@@ -18,7 +18,7 @@ import (
 // no other package reads it.
 type Run struct {
 	Version    string      `json:"version,omitempty"`
-	Mode       string      `json:"mode,omitempty"` // as package graph calls it
+	Mode       string      `json:"mode,omitempty"` // value of graph.Mode
 	ReportedAt metav1.Time `json:"told"`           // server time
 	Ended      bool        `json:"ended,omitempty"`
 	Error      string      `json:"error,omitempty"` // why an ended run has not done all
@@ -38,7 +38,7 @@ type RunLevel struct {
 // A RunNode is an unfinished node of the graph.
 type RunNode struct {
 	Name  string `json:"name"`  // such as "level 50, shop"
-	State string `json:"state"` // as package graph calls it
+	State string `json:"state"` // value of graph.NodeState
 	// indexes in Run.Nodes of the first nodes for which the node waits
 	After []int     `json:"after,omitempty"`
 	More  int       `json:"more,omitempty"` // others that it waits for
@@ -50,7 +50,7 @@ type RunStep struct {
 	kinds.ID `json:",inline"`
 	Hook     string       `json:"hook,omitempty"`
 	File     string       `json:"file,omitempty"`
-	State    string       `json:"state"`         // as package apply calls it: blocked, waiting, retrying or failed
+	State    string       `json:"state"`         // value of apply.StepPhase: blocked, waiting, retrying or failed
 	For      string       `json:"for,omitempty"` // the condition for which it waits, or the error
 	Reason   string       `json:"reason,omitempty"`
 	Since    *metav1.Time `json:"since,omitempty"`

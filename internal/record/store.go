@@ -53,7 +53,7 @@ type Store struct {
 	namespace string
 	release   string
 
-	loaded *corev1.ConfigMap // as last read or written; nil if there was none
+	loaded *corev1.ConfigMap // ConfigMap as last read or written; nil if there was none
 	sent   []string          // the records sent since, without a response
 	copied string            // the copy in the Lease, as last written
 	loss   string            // why the record was lost; "" if it was never lost

@@ -44,7 +44,7 @@ func BenchmarkApply(b *testing.B) {
 		name    string
 		prepare func()
 		mode    graph.Mode
-		atOnce  int // as that mode has it
+		atOnce  int // number of workers of that mode
 	}{
 		{"again", func() {}, graph.Reconcile, 8},
 		{"hundredth-changed", func() {

@@ -181,7 +181,7 @@ func TestARightIsLostHalfWay(t *testing.T) {
 	}
 	grant(t, namespace, "read", "get", "list", "watch", "create", "update")
 	revoke := grant(t, namespace, "patch", "patch")
-	_, text, _ := strings.Cut(configMaps(20), "metadata: {name: NS}}\n") // the namespace is there
+	_, text, _ := strings.Cut(configMaps(20), "metadata: {name: NS}}\n") // the namespace exists
 	release := load(t, namespace, "1.0.0", text)
 	var patches atomic.Int64
 	config := configOf(t, "half-way")

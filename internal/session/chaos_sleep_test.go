@@ -144,7 +144,7 @@ func takers() []taker {
 		}},
 		{"has crashed", func(t *testing.T, release string, o session.Options) string {
 			o.Lock.Duration = mortalLock
-			s := begin(t, release, o, sleeperParts/2) // and never writes again, not even its Lease
+			s := begin(t, release, o, sleeperParts/2) // the process never writes again, not even its Lease
 			t.Cleanup(func() { close(s.open) })
 			return ""
 		}},
@@ -272,7 +272,7 @@ func writesBy(t *testing.T, release string) []write {
 	})
 }
 
-// checkVersions looks whether all ConfigMaps of a release are of a version.
+// checkVersions checks whether all ConfigMaps of a release have a version.
 func checkVersions(t *testing.T, release, version string, count int) {
 	t.Helper()
 	parts, err := test.Client(t).CoreV1().ConfigMaps(release).List(t.Context(), metav1.ListOptions{})

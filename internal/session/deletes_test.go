@@ -278,7 +278,7 @@ func TestAnInstallLeavesWhatTheNextApplyDeletes(t *testing.T) {
 	if got := r.events("a"); !slices.Equal(got, []string{"DeleteRequested", "Deleted"}) {
 		t.Errorf("the events are %q", got)
 	}
-	r.bring("a") // as a controller may that owns it
+	r.bring("a") // a controller that owns it may recreate it
 	if outcome := r.must("1.0.0", neither); outcome.Mode != graph.Reconcile || done(outcome) != "left a, absent b" {
 		t.Errorf("%s: %s", outcome.Mode, done(outcome))
 	}

@@ -43,7 +43,7 @@ func (r hookedRelease) patch(how types.PatchType, patch string) {
 	}
 }
 
-// delete deletes the Deployment, as kubectl does, and returns a function that reports whether another one is there.
+// delete deletes the Deployment, as kubectl does, and returns a function that reports whether another one exists.
 func (r hookedRelease) delete() (isAnother func(*appsv1.Deployment) bool) {
 	r.Helper()
 	before := r.deployment(func(*appsv1.Deployment) bool { return true })
@@ -68,7 +68,7 @@ func TestRepairsRunNoHooks(t *testing.T) {
 	r.deployment(func(d *appsv1.Deployment) bool { return isOf("one", 1)(d) && d.Generation >= before.Generation+2 })
 	r.scale(3)
 	r.deployment(r.delete())
-	r.deployment(r.delete()) // which has no state of its own
+	r.deployment(r.delete()) // the Deployment has no hook state
 	stop()
 	r.hasRun(ranOnce...)
 

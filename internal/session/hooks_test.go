@@ -270,7 +270,7 @@ func TestAnAbortAfterAMidHookThatWasSuperseded(t *testing.T) {
 	r.hasRun("mid two Running", "post one Succeeded", "pre one Succeeded", "pre three Failed", "pre two Succeeded")
 }
 
-// until waits until something is so.
+// until waits until isSo returns true.
 func (r hookedRelease) until(what string, isSo func(context.Context) (bool, error)) {
 	r.Helper()
 	if err := wait.PollUntilContextTimeout(r.Context(), 20*time.Millisecond, patience, true, isSo); err != nil {

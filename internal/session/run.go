@@ -47,8 +47,8 @@ type run struct {
 	outcome *Outcome
 	began   time.Time
 	isLate  bool               // not everything was ready in time
-	onKeep  func(*keep.Keeper) // is called with the keeper of the payload
-	known   []entryKey         // as in Session
+	onKeep  func(*keep.Keeper) // called with the keeper of the payload
+	known   []entryKey         // see Session
 
 	notifier *runNotifier
 }
@@ -108,7 +108,7 @@ func (r *run) connect(c *cluster.Cluster) {
 
 // applyUnder applies the payload under a lock, which is checked before each write.
 func (r *run) applyUnder(ctx context.Context, hold *lock.Hold) error {
-	r.began = time.Now() // without the time that it took to acquire the lock
+	r.began = time.Now() // excludes the wait for the lock
 	fenced, err := r.cluster.Fenced(hold.Check)
 	if err != nil {
 		return err

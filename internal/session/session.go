@@ -185,7 +185,7 @@ func (s *Session) Apply(ctx context.Context, release *payload.Payload, options O
 		if !hasBegun || !isOutage(outcome) || ctx.Err() != nil {
 			break
 		}
-		if options.Observer != nil && outcome.Report != nil { // without a report, the outage was reported before
+		if options.Observer != nil && outcome.Report != nil { // otherwise the outage is already reported
 			outcome.IsInterrupted = true
 			options.Observer.OnOutcome(outcome)
 		}

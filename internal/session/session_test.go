@@ -121,7 +121,7 @@ const outageLock = 6 * time.Second
 type keeping struct {
 	*session.Session
 	outage      outage
-	begun       chan struct{} // has one for each time that all is applied
+	begun       chan struct{} // receives an element each time that all is applied
 	interrupted chan error
 	ended       chan *session.Outcome
 }

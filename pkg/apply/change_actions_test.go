@@ -53,7 +53,7 @@ func TestActionsOfChangedObjects(t *testing.T) {
 		files string
 		young bool   // it was applied in this very second
 		looks string // what another manager writes before we look
-		late  string // and what between the look and the apply
+		late  string // what another manager writes between the look and the apply
 		part  string // part of the object that late changes
 		want  object.Action
 	}{

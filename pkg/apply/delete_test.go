@@ -41,7 +41,7 @@ const tombstoneFile = `
 // A tombstoned object is a ConfigMap for which a release has a tombstone, with the record of the release.
 type tombstoned struct {
 	*testing.T
-	namespace string // and the release's name
+	namespace string // namespace and name of the release
 	release   *payload.Payload
 }
 

@@ -51,7 +51,7 @@ var certified = map[string]struct{ kind, name, manifest, injected string }{
 
 // An injected certificate stays, whatever certificate the manifest has.
 func TestInjectedCertificatesStay(t *testing.T) {
-	bundle := `"` + strings.ReplaceAll(certificates()[0], "NS", `N\x53`) + `"` // which would stand for a namespace
+	bundle := `"` + strings.ReplaceAll(certificates()[0], "NS", `N\x53`) + `"` // NS would stand for a namespace
 	for what, item := range certified {
 		for title, row := range map[string]struct{ bundle, note string }{
 			"none":           {"", ""},

@@ -113,7 +113,7 @@ func runOn(t testing.TB, ctx context.Context, c *cluster.Cluster, release *paylo
 	did.Report = apply.Run(ctx, c, release, before, options)
 	if did.Fingerprints != nil {
 		known.Fingerprints = did.Fingerprints.Bytes()
-		_ = store.Save(context.WithoutCancel(ctx), known) // which costs nothing but requests
+		_ = store.Save(context.WithoutCancel(ctx), known) // this save only costs requests
 	}
 	return did
 }

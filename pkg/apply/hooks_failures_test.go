@@ -300,7 +300,7 @@ func TestMissingRightToSetTheConditionIsReported(t *testing.T) {
 		return strings.HasSuffix(request.URL.Path, "/status") || strings.HasSuffix(request.URL.Path, "/events")
 	})
 	release := hookedRelease{image: "one", hooks: hookThat("pre", "Abort", runsOn)}
-	s.apply(release, s.ending(3)) // which leaves the condition
+	s.apply(release, s.ending(3)) // the apply keeps the condition
 	did := runOn(t, t.Context(), c, load(t, s.namespace, s.namespace, release.files()), s.ending(0))
 	if got := linesOfHooks(did); did.Err != nil || !slices.Equal(got, []string{"pre ran"}) {
 		t.Errorf("%v: %q", did.Err, got)

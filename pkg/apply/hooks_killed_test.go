@@ -176,7 +176,7 @@ func TestKilledAfterAnyWriteOfAHook(t *testing.T) {
 		all = max(install, update)
 		t.Logf("the install has %d writes, and the update %d", install, update)
 	})
-	var several errgroup.Group // which -parallel does not bound: they wait more than they work
+	var several errgroup.Group // not limited by -parallel: the subtests mostly wait
 	several.SetLimit(16)
 	every := 4
 	if *thorough {

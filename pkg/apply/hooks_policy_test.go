@@ -124,7 +124,7 @@ func TestAbortInMidRestoresTheDeployment(t *testing.T) {
 		t.Errorf("the Deployment runs %s, paused: %t", image, back.Spec.Paused)
 	}
 	s.hasEvent(deploymenthook.HookFailed, "the mid hook, attempt 1", "exit code 3", "step one\nno such table")
-	s.hasCondition(back, corev1.ConditionTrue, "exit code 3: no such table") // which the scaling has left there
+	s.hasCondition(back, corev1.ConditionTrue, "exit code 3: no such table") // the scaling keeps the condition
 
 	s.expectEvents(s.apply(release, s.ending(0)), "not needed pre hook of "+webDeployment,
 		"ran mid hook of "+webDeployment,

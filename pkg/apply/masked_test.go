@@ -141,7 +141,7 @@ func quote(t *testing.T, namespace string, code int32, isWhole bool) {
 			Result:   &metav1.Status{Code: code, Message: text, Reason: metav1.StatusReasonForbidden},
 			Warnings: []string{text},
 		}
-		if isWhole { // as older frameworks for webhooks do
+		if isWhole { // older frameworks for webhooks do this
 			review.Response.Result.Message, review.Response.Result.Reason = "", metav1.StatusReason(text)
 			review.Response.Result.Details = &metav1.StatusDetails{
 				Causes: []metav1.StatusCause{{Type: metav1.CauseType(text), Field: text}},

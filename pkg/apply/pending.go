@@ -21,10 +21,10 @@ type pendingWaits struct {
 // A pendingWait is a wait of a step, of a node, or of the whole run.
 type pendingWait struct {
 	step    int       // the step that continues after the wait
-	node    *nodeWalk // whose part ends; nil if a step waits
+	node    *nodeWalk // node whose part ends; nil if a step waits
 	isAtEnd bool      // all objects are awaited, at the end of the run
 
-	tasks   []int            // whose objects have to be ready
+	tasks   []int            // tasks whose objects have to be ready
 	began   time.Time        // start of the wait for them
 	objects *await.GroupWait // wait for objects to be ready; nil for another wait
 	timer   *time.Timer      // timer of a wait for a time; nil for another wait

@@ -371,7 +371,7 @@ func TestPreviewOfATombstoneMatchesTheRun(t *testing.T) {
 				want, _, _ := strings.Cut(strings.ReplaceAll(story, ": TIME", ": terminating for Ns"), "\n")
 				switch name {
 				case "its delete was requested, and it was deleted since":
-					want = "absent" // as it would have been noted before the run
+					want = "absent" // state noted before the run
 				case "it is held":
 					want = "deleted: it stays terminating until these finalizers are removed: example.com/hold"
 				}

@@ -153,7 +153,7 @@ func newClusterAPISite(t *testing.T) *fixture {
 		}
 		return capi.SetupWithManager(t.Context(), mgr, capi.Options{LongestWait: time.Second})
 	})
-	plane := s.clusterAPIMachine("plane") // without a control plane, no node is drained
+	plane := s.clusterAPIMachine("plane") // a node is only drained if there is a control plane
 	plane.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: "", clusterv1.ClusterNameLabel: "shop"}
 	s.MustCreate(plane)
 	s.MustCreate(&clusterv1.Cluster{

@@ -19,7 +19,7 @@ type stageProgress int
 const (
 	stageAhead stageProgress = iota
 	stageReached
-	stagePassed // or skipped: its hooks do not hold the machine
+	stagePassed // the stage is over or skipped: its hooks do not hold the machine
 )
 
 // A machineAPI reads and writes the machines of an API, and their hooks.

@@ -263,9 +263,9 @@ func isDecimal(text string) bool {
 // A Document is a document of a file, which may be a manifest.
 type Document struct {
 	Number int    // number in the file, as in Manifest
-	Text   []byte // as in the file
+	Text   []byte // unchanged text of the file
 	Start  int    // offset of the text in the file, in bytes
-	Value  any    // as Kubernetes decodes it; nil if it can't be decoded
+	Value  any    // value as Kubernetes decodes it; nil if it can't be decoded
 }
 
 // Documents decodes the text of a file as Parse does, without rendering templates and substituting images. Empty

@@ -119,13 +119,13 @@ func TestCapabilitiesEnabledByAnUpdate(t *testing.T) {
 	}
 	options := payload.Options{Filter: payload.Filter{Capabilities: capabilities}}
 	from, _ := parse(t, files(t, map[string]string{
-		"a.yaml": configMap("a"), // is in the cluster
+		"a.yaml": configMap("a"), // object in the cluster
 		"b.yaml": configMap("b", "capability.openshift.io/name: Console"),
 	}), options)
 	moved := files(t, map[string]string{
 		"a.yaml": configMap("a", "capability.openshift.io/name: Build+Ingress"), // moves to a disabled capability
 		"b.yaml": configMap("b", "capability.openshift.io/name: Console"),       // was never there
-		"c.yaml": configMap("c", "capability.openshift.io/name: Insights"),      // is new
+		"c.yaml": configMap("c", "capability.openshift.io/name: Insights"),      // new object
 		"d.yaml": configMap("d", "capability.openshift.io/name: Mine"),          // only this release knows it
 	})
 	p, _ := parse(t, moved, options)

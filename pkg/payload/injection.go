@@ -31,7 +31,7 @@ type Injection struct {
 	// settings of the API server's security profile; empty leaves the values of manifests
 	MinTLSVersion string   `json:"minTLSVersion,omitempty"`
 	CipherSuites  []string `json:"cipherSuites,omitempty"` // IANA names
-	APIHost       string   `json:"apiHost,omitempty"`      // where pods reach the API server, if not by the Service
+	APIHost       string   `json:"apiHost,omitempty"`      // address of the API server for pods, if not the Service
 	APIPort       string   `json:"apiPort,omitempty"`
 }
 

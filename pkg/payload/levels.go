@@ -69,7 +69,7 @@ func orderByKind(files []*manifestFile) bool {
 func dropDepends(object *unstructured.Unstructured) {
 	annotations := object.GetAnnotations()
 	if delete(annotations, HelmDependsAnnotation); len(annotations) == 0 {
-		annotations = nil // without an empty mapping
+		annotations = nil // removes an empty mapping
 	}
 	object.SetAnnotations(annotations)
 }

@@ -25,7 +25,7 @@ import (
 const (
 	MetadataFile = "release-metadata"
 	ImagesFile   = "image-references"
-	SettingsFile = "runlevel.yaml" // which package settings reads
+	SettingsFile = "runlevel.yaml" // package settings reads this file
 )
 
 const metadataKind = "cincinnati-metadata-v0"

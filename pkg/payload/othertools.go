@@ -24,7 +24,7 @@ const (
 	HelmDependsAnnotation = "helm.sh/depends-on/resource-groups" // a list in JSON
 	ArgoHookAnnotation    = "argocd.argoproj.io/hook"
 	ArgoWaveAnnotation    = "argocd.argoproj.io/sync-wave"
-	KappGroupAnnotation   = "kapp.k14s.io/change-group" // also with a dot and more behind it
+	KappGroupAnnotation   = "kapp.k14s.io/change-group" // may have a suffix that begins with a dot
 	KappRuleAnnotation    = "kapp.k14s.io/change-rule"  // the same
 )
 

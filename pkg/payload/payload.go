@@ -30,7 +30,7 @@ type Payload struct {
 	Version  string            // "" if neither the release nor the options have it
 	Metadata Metadata          // empty for a plain folder of manifests
 	Images   map[string]string // pull specs by name, of image-references
-	Filter   Filter            // which selected the manifests
+	Filter   Filter            // filter that selected the manifests
 
 	Manifests  []*Manifest // manifests to apply, in the order of their files
 	Tests      []*Manifest // tests of the release, in the order in which they run: they are not applied
@@ -38,7 +38,7 @@ type Payload struct {
 	Files      []File      // files that were read, in order
 	Ignored    []string    // files beside them that were not read
 	IsNumbered bool        // the names of files decide the order, not the kinds of objects
-	Placed     []*Manifest // without a namespace of their own: they have that of the options
+	Placed     []*Manifest // manifests without a namespace of their own: they get that of the options
 	Hash       string      // hash of the included manifests: the same files have the same hash
 	Content    string      // the hash of the files and images themselves, before filtering and rendering
 

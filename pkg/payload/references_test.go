@@ -52,7 +52,7 @@ func TestRewritingOfVersions(t *testing.T) {
 		"0.0.1-snapshot-kubernetes":   "1.34.1", // version of an image of the component
 		"0.0.1-snapshot-crio,":        "1.33.0,",
 		"0.0.1-snapshot-kubectl":      "0.0.1-snapshot-kubectl", // its images have two versions
-		"0.0.1-snapshot-kernel":       "0.0.1-snapshot-kernel",  // which has no version
+		"0.0.1-snapshot-kernel":       "0.0.1-snapshot-kernel",  // the image has no version
 		"image: dev.example/cli:v4.0": "image: registry.example/cli@sha256:bbbb",
 		"image: dev.example/new:v4.0": "image: dev.example/new:v4.0",
 	} {

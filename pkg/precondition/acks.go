@@ -26,7 +26,7 @@ var (
 type AdminGate struct {
 	Name       string // the key in both ConfigMaps
 	Message    string // the change to acknowledge
-	Resolution string // who or what resolves it
+	Resolution string // action that resolves the gate
 }
 
 // gateName matches the name of a gate, with the first minor version whose updates the gate blocks.

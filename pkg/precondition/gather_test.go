@@ -250,7 +250,7 @@ func TestServerRunningApply(t *testing.T) {
 		"ApplyRunning: ana@host:7 has been applying the release since 20") {
 		t.Errorf("beside another: %v", err)
 	}
-	question.Lock = nil // as the process that applies does
+	question.Lock = nil // the process that applies does the same
 	err = precondition.Refuse(precondition.Evaluate(gather(t, c, question)))
 	if err = hold.Release(err); err != nil {
 		t.Errorf("in its own: %v", err)

@@ -29,7 +29,7 @@ func gather(t *testing.T, c *cluster.Cluster, input precondition.Input) *precond
 	t.Helper()
 	var scopes []inventory.Scope
 	for _, m := range input.Payload.Manifests {
-		if id := m.ID(); id.Group != "down.example.com" { // which serves none
+		if id := m.ID(); id.Group != "down.example.com" { // that group serves no kinds
 			scopes = append(scopes, inventory.Scope{Kind: id.GroupKind(), Namespace: id.Namespace})
 		}
 	}

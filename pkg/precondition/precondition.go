@@ -126,7 +126,7 @@ type Finding struct {
 	Severity   Severity   `json:"severity"`
 	Message    string     `json:"message"`         // a single line
 	Since      *time.Time `json:"since,omitempty"` // nil if unknown
-	Resolution string     `json:"resolution"`      // who or what resolves it
+	Resolution string     `json:"resolution"`      // action that resolves the finding
 	Object     *kinds.ID  `json:"object,omitempty"`
 	Objects    []kinds.ID `json:"objects,omitempty"` // all objects, if there are several
 	File       string     `json:"file,omitempty"`

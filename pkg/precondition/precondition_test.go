@@ -265,7 +265,7 @@ func TestResolutionsOfPendingDeletes(t *testing.T) {
 			"applying 4.5.0 to its end, or deleting it by hand | since 2026-05-04T10:00:00Z"+object)
 		f.Payload = release(t, "4.5.4",
 			map[string]string{"0000_10_web_old.yaml": configMap("old", tombstoneAnnotation)})
-		expect(t, f, "") // which this update does
+		expect(t, f, "") // this update does so
 	})
 	t.Run("of no version", func(t *testing.T) {
 		item := asked(terminating(nil))

@@ -23,7 +23,7 @@ const mostTerminating = 20
 type TerminatingNeed struct {
 	ID        kinds.ID
 	Manifests []*payload.Manifest   // manifests of the object, or of objects in it; none for the record's namespace
-	Seen      tombstone.Observation // without a State beyond the first mostTerminating
+	Seen      tombstone.Observation // observation, without a State beyond the first mostTerminating
 }
 
 // findTerminating returns the terminating objects that the update needs: Namespaces first. Objects in a terminating

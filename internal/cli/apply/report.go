@@ -76,7 +76,7 @@ type applyObserver struct {
 	manifests []*payload.Manifest
 	rollback  *record.Rollback
 	kept      *keptReporter // nil if the release is not kept in place
-	isBegun   *bool         // is set when the record has the update
+	isBegun   *bool         // set when the record has the update
 }
 
 // OnBegin reports the start of an apply.

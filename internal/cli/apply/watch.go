@@ -52,7 +52,7 @@ func (f *applyFlags) checkWatch() error {
 type keptReporter struct {
 	*reporter
 	summary KeptSummary
-	began   time.Time // when the release was applied; zero before that
+	began   time.Time // time when the release was applied; zero before that
 	isDone  bool      // all objects were ready
 }
 

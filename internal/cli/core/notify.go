@@ -14,7 +14,7 @@ import (
 
 // NotifyFlags are the flags for receivers of notifications about a release.
 type NotifyFlags struct {
-	urlsAndCommands []string // as they were written
+	urlsAndCommands []string // values of the flag, unchanged
 	receivers       []notify.Receiver
 	sender          *notify.Sender
 }

@@ -37,9 +37,9 @@ type ReleaseFlags struct {
 	Version    string
 	Image      string
 	ImagesFrom string
-	Images     []string // as NAME=IMAGE
+	Images     []string // items have the format NAME=IMAGE
 
-	only         payload.Filter // without Capabilities
+	only         payload.Filter // filter without Capabilities
 	Capabilities string
 	UpdatingFrom string
 	unmanaged    []string

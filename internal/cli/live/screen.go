@@ -102,7 +102,7 @@ type part struct {
 	title string
 	want  int                            // lines, with the title
 	got   int                            // lines that it gets
-	body  func(width, room int) []string // without the title
+	body  func(width, room int) []string // lines below the title
 }
 
 // lines renders a part in the lines that it gets. If the part gets a single line, it is the title, which has the number

@@ -28,7 +28,7 @@ type machineWatch struct {
 	cluster       *cluster.Cluster
 	streams       core.Streams
 	area          *live.Area                    // nil without a terminal
-	machines      map[kinds.ID]overview.Machine // as last printed
+	machines      map[kinds.ID]overview.Machine // last printed machines
 	controlPlanes map[kinds.ID]string           // the lines that were last printed
 	outageStart   time.Time                     // zero while the API server responds
 	hasHeader     bool
@@ -178,7 +178,7 @@ func (w *machineWatch) print(machines []overview.Machine, controlPlanes []string
 		return nil
 	}
 	lines := append(w.flags.table(machines, w.cluster.Now()), unknownLines(&overview.Listing{Machines: machines})...)
-	if w.hasHeader { // without the header: the columns may be wider now
+	if w.hasHeader { // omits the header: the columns may be wider now
 		lines = lines[1:]
 	}
 	w.hasHeader = len(machines) > 0 || w.hasHeader

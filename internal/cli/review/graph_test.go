@@ -67,7 +67,7 @@ func canonical(t *testing.T, dot string) []string {
 		around[edge[1]] = append(around[edge[1]], "before "+edge[2])
 		around[edge[2]] = append(around[edge[2]], "after "+edge[1])
 	}
-	for range 3 { // as far as one spacer is from another with tasks in between
+	for range 3 { // distance between two spacers with tasks in between
 		next := map[string]string{}
 		for node, name := range names {
 			next[node] = name

@@ -179,7 +179,7 @@ func (m renderedManifest) YAML() ([]byte, error) {
 	}
 	text, err := yaml.Marshal(object)
 	if err == nil && !printable.IsHarmless(text) {
-		return printable.IndentedJSON(object) // which is YAML as well
+		return printable.IndentedJSON(object) // JSON is also YAML
 	}
 	return text, err
 }
@@ -276,7 +276,7 @@ type manifestInfo struct {
 	taskInfo
 	IsTest   bool           `json:"isTest,omitempty"` // it is not applied, and "runlevel test" runs it
 	Excluded *exclusionInfo `json:"excluded,omitempty"`
-	Manifest map[string]any `json:"manifest,omitempty"` // not with --explain
+	Manifest map[string]any `json:"manifest,omitempty"` // omitted with --explain
 	Masked   map[string]any `json:"masked,omitempty"`   // instead of the manifest, if values in it are masked
 }
 

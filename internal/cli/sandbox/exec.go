@@ -61,7 +61,7 @@ func runWith(ctx context.Context, o sandbox.Options, line []string, streams core
 // exitStatusOf returns the exit status of a command that has ended.
 func exitStatusOf(state *os.ProcessState) core.ExitStatus {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return core.ExitStatus(128 + int(status.Signal())) // as in shells
+		return core.ExitStatus(128 + int(status.Signal())) // shells use the same codes
 	}
 	return core.ExitStatus(state.ExitCode())
 }

@@ -64,13 +64,13 @@ func (o *object) contains(other *object) bool {
 	return o.containsKind(other.in) && (o.in.GroupKind() != kinds.Namespace || other.namespace == o.name)
 }
 
-// containsKind reports whether objects of a kind may be in this Namespace, or are of this definition.
+// containsKind reports whether this Namespace may contain objects of a kind, or this definition defines the kind.
 func (o *object) containsKind(resource *cluster.Resource) bool {
 	switch o.in.GroupKind() {
 	case kinds.Namespace:
 		return resource.Namespaced
 	case kinds.CustomResourceDefinition:
-		return resource.GroupResource().String() == o.name // as definitions are named
+		return resource.GroupResource().String() == o.name // names of definitions have this format
 	default:
 		return false
 	}

@@ -124,7 +124,7 @@ func TestFingerprintsKnowWhatCantHaveChanged(t *testing.T) {
 			object, text := thing()
 			known := fingerprint.Read(nil)
 			known.Add(head(object), text)
-			known = fingerprint.Read(known.Bytes()) // as the next process does
+			known = fingerprint.Read(known.Bytes()) // the next process does the same
 			if item.since != nil {
 				item.since(object)
 			}

@@ -123,7 +123,7 @@ func TestUnneededObjectsAreDropped(t *testing.T) {
 func TestMoreThanAPageOfObjects(t *testing.T) {
 	t.Parallel()
 	c, namespace := test.Connect(t), test.Namespace(t)
-	const many = 510 // where a page has 500
+	const many = 510 // a page has 500
 	var group errgroup.Group
 	group.SetLimit(32)
 	for i := range many {

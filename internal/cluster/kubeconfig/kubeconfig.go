@@ -108,7 +108,7 @@ func hidePassword(config *rest.Config) error {
 	var unparsed *url.Error
 	switch {
 	case errors.As(err, &unparsed):
-		return fmt.Errorf("kubeconfig: the server's URL: %w", unparsed.Err) // without the URL
+		return fmt.Errorf("kubeconfig: the server's URL: %w", unparsed.Err) // omits the URL
 	case err != nil || server.User == nil:
 		return err
 	}

@@ -55,10 +55,10 @@ type LiveMetadata struct {
 // An ApplyEntry is our entry in managedFields for applies.
 type ApplyEntry struct {
 	Since  time.Time // time of our last apply that changed anything, in whole seconds
-	Fields string    // as JSON, in any order
+	Fields string    // JSON, in any order
 }
 
-// Same reports whether two entries are of the same apply, and have the same fields.
+// Same reports whether two entries record the same apply, and have the same fields.
 func (e ApplyEntry) Same(other ApplyEntry) bool {
 	return e.Since.Equal(other.Since) && (e.Fields == other.Fields || e.SortedFields() == other.SortedFields())
 }

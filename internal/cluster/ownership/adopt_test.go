@@ -268,7 +268,7 @@ func TestInjectedCertificatesStay(t *testing.T) {
 	bundle := base64.StdEncoding.EncodeToString(test.Sandbox(t).Config.CAData) // any certificate will do
 	for name, row := range map[string]struct {
 		made, ours string
-		client     func(*unstructured.Unstructured) map[string]any // where the certificate goes
+		client     func(*unstructured.Unstructured) map[string]any // returns the parent of the certificate
 	}{
 		"webhook": {
 			made: `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: "NS", labels: {a: x}}, webhooks: [

@@ -80,7 +80,7 @@ func Owners(entries []metav1.ManagedFieldsEntry, path fieldpath.Path) []string {
 
 // An entry has the fields that a manager owns.
 type entry struct {
-	manager string // as managerName returns it
+	manager string // result of managerName
 	fields  *fieldpath.Set
 	isOurs  bool
 }

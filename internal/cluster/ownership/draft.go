@@ -49,7 +49,7 @@ const (
 // completeOperator adds to a ClusterOperator the fields that its definition and OpenShift's client require, and
 // manifests may lack.
 func completeOperator(draft *unstructured.Unstructured, release string) {
-	if _, hasSpec := draft.Object["spec"]; !hasSpec { // as in real releases
+	if _, hasSpec := draft.Object["spec"]; !hasSpec { // usual in real releases
 		draft.Object["spec"] = map[string]any{}
 	}
 	annotations := draft.GetAnnotations()

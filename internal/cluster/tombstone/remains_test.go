@@ -164,7 +164,7 @@ spec: {group: down.example.com, version: v1, groupPriorityMinimum: 1000, version
 		home, port)), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// others can't be emptied while it is there
+	// other namespaces can't be emptied while it exists
 	defer services.Delete(context.Background(), "v1.down.example.com", metav1.DeleteOptions{})
 
 	remove(t, c, namespaceOf(namespace))

@@ -50,7 +50,7 @@ type Observation struct {
 	UID        types.UID // UID of the live object
 	Release    string    // release of the live object; "" if it has none
 	Requested  types.UID // UID of the object whose delete was requested, if known
-	Since      time.Time // when the delete of a terminating object was requested
+	Since      time.Time // time when the delete of a terminating object was requested
 	Finalizers []string  // finalizers of a terminating object
 	Remains    []string  // the objects that are left in a terminating Namespace or definition
 	Contents   Contents  // the state of those objects

@@ -79,7 +79,7 @@ const (
 
 // An Acceptance is the state of the requested release, until it is the current one.
 type Acceptance struct {
-	Release      configv1.Release // as requested: its version or its image may be empty
+	Release      configv1.Release // requested release: its version or its image may be empty
 	Architecture string
 	FeatureSet   string // feature set of the cluster; empty or "Default" if none is set
 	Phase        AcceptancePhase

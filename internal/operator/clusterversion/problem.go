@@ -80,7 +80,7 @@ func (p ReleaseProblem) isOperator() bool { return p.ID.Kind == "ClusterOperator
 // An operatorState has the words for a reason of ClusterOperators.
 type operatorState struct {
 	one, many string
-	prefix    string // which repeats the state in messages
+	prefix    string // prefix that repeats the state in messages
 }
 
 var operatorStates = map[string]operatorState{

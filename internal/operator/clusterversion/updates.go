@@ -22,7 +22,7 @@ import (
 type Offer struct {
 	Current     configv1.Release // the version itself, as the service knows it
 	Updates     []configv1.Release
-	Conditional []configv1.ConditionalUpdate // without conditions
+	Conditional []configv1.ConditionalUpdate // updates without conditions
 	LeftOut     []string                     // rejected updates, and why; a sentence each
 }
 

@@ -24,8 +24,8 @@ type Reading struct {
 	Applied   *clusterversion.AppliedRelease // nil until there is one
 	Durations map[string]record.Durations    // mode -> durations of its last complete apply
 	Unwatched int                            // kinds whose changes are not seen
-	Retrieved time.Time                      // when the update service last gave a good answer; zero if it never did
-	FullPass  time.Time                      // when all objects were last applied or checked; zero if unknown
+	Retrieved time.Time                      // time of the update service's last valid response; zero if there is none
+	FullPass  time.Time                      // time when all objects were last applied or checked; zero if unknown
 }
 
 // A sink takes metrics.

@@ -54,8 +54,8 @@ type Change struct {
 type Installer struct {
 	Cluster   *cluster.Cluster
 	IsDryRun  bool
-	OnChange  func(Change)            // is called for each object, once it is changed or left
-	OnWarning func(warnings []string) // is called with the warnings of the API server
+	OnChange  func(Change)            // called for each object, once it is changed or left
+	OnWarning func(warnings []string) // called with the warnings of the API server
 }
 
 // note reports the change of an object.

@@ -178,7 +178,7 @@ func TestSecondProcessWaitsForTheHolder(t *testing.T) {
 	for len(looks) > 0 {
 		<-looks
 	}
-	for range 2 { // when it begins to look again, it has seen that
+	for range 2 { // the begin of a second look shows that the first has ended
 		select {
 		case <-looks:
 		case err := <-second:

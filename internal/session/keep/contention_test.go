@@ -23,11 +23,11 @@ type fight struct {
 	rounds   int
 	reported int           // the first round in which it is a contention, from 1; 0 for never
 	repaired int           // minimum number of repairs in the first minute
-	mostly   int           // and at most
+	mostly   int           // maximum number of repairs in the first minute
 	finally  time.Duration // the pause at the end is no longer
-	atLeast  time.Duration // and no shorter
+	atLeast  time.Duration // minimum of that pause
 	givesIn  time.Duration // then nothing happens for so long
-	isClosed bool          // and the next drift is repaired at once
+	isClosed bool          // the next drift is repaired at once
 }
 
 var fights = map[string]fight{

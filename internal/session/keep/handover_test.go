@@ -51,7 +51,7 @@ func TestObjectIsKeptAfterItsHandOver(t *testing.T) {
 	repairs("first", `{"data":{"colour":"blue"}}`)
 	s.patch("ConfigMap", "second", `{"data":{"colour":"blue"}}`)
 	s.delete("ConfigMap", "third")
-	repairs("first", `{"data":{"colour":"green"}}`) // which the same watch shows after that
+	repairs("first", `{"data":{"colour":"green"}}`) // the same watch shows this change after that
 	if isRed(s.get("ConfigMap", "second")) || s.get("ConfigMap", "third") != nil {
 		t.Error("an object is repaired that was not handed over")
 	}

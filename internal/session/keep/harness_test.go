@@ -51,9 +51,9 @@ type site struct {
 	t        *testing.T
 	name     string
 	release  *payload.Payload
-	admin    *cluster.Cluster // whose requests are neither counted nor hindered
+	admin    *cluster.Cluster // client whose requests are neither counted nor hindered
 	keeping  *wire
-	stop     func() error // which waits until nothing is kept any more
+	stop     func() error // waits until the Keeper has stopped
 	problems func() []keep.Event
 
 	mu     sync.Mutex
@@ -177,7 +177,7 @@ func (s *site) must(err error) {
 	}
 }
 
-// until waits until something is so.
+// until waits until isSo returns true.
 func (s *site) until(what string, isSo func() bool) {
 	s.t.Helper()
 	err := wait.PollUntilContextTimeout(s.t.Context(), 10*time.Millisecond, patience, true,

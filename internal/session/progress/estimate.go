@@ -14,7 +14,7 @@ type estimate struct {
 	end  time.Time // zero if there is none
 	made time.Time
 	done int       // objects that were applied, or have failed
-	last time.Time // when another one was
+	last time.Time // time when another one was
 }
 
 // update estimates again, once a second. The estimate moves slowly towards the new one, so that it does not jump.

@@ -64,8 +64,8 @@ type Report struct {
 	Version     string   `json:"version,omitempty"`
 	Done        bool     `json:"done"` // all have passed
 	Passed      int      `json:"passed"`
-	Failed      int      `json:"failed,omitempty"` // also those that were not done in time
-	NotRun      int      `json:"notRun,omitempty"` // also the one that was interrupted
+	Failed      int      `json:"failed,omitempty"` // includes tests that were not done in time
+	NotRun      int      `json:"notRun,omitempty"` // includes the interrupted test
 	Tests       []Result `json:"tests"`
 	Seconds     float64  `json:"seconds"`
 	Interrupted error    `json:"-"` // why not all have run; nil if they have

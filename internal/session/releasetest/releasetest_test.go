@@ -77,7 +77,7 @@ func (s shop) run(release *payload.Payload, o releasetest.Options) *releasetest.
 	return releasetest.Run(s.Context(), s.Cluster, release, release.Tests, o)
 }
 
-// jobs returns the names of the Jobs that are there.
+// jobs returns the names of the existing Jobs.
 func (s shop) jobs() []string {
 	s.Helper()
 	list, err := s.Client.BatchV1().Jobs(s.name).List(context.WithoutCancel(s.Context()), metav1.ListOptions{})

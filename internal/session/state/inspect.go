@@ -60,7 +60,7 @@ type inspector struct {
 	report InspectReport
 	failed error // why a file can't be written
 
-	namespaces map[string]bool // whose events are written
+	namespaces map[string]bool // namespaces whose events are written
 }
 
 // Inspect writes the state of the releases of the cluster into a folder. After an error, the folder is not complete.

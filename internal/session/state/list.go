@@ -25,7 +25,7 @@ type ListedRelease struct {
 	State     ReleaseState `json:"state"`
 	// percentage of its objects that are applied and ready; absent if unknown
 	Percent  *int         `json:"percent,omitempty"`
-	Since    *time.Time   `json:"since,omitempty"` // when the version was completed, or else begun
+	Since    *time.Time   `json:"since,omitempty"` // time when the version was completed, or else begun
 	KeptBy   ReleaseOwner `json:"keptBy"`
 	Holder   string       `json:"holder,omitempty"` // holder of the lock
 	Deletes  int          `json:"deletes"`          // number of pending deletes

@@ -44,11 +44,11 @@ const (
 type Options struct {
 	Release   string
 	Namespace string   // namespace of the record
-	In        []string // where to look for objects of kinds that may not be listed in the whole cluster
+	In        []string // namespaces to search for objects of kinds that may not be listed in the whole cluster
 	Choice    Choice
 	Lock      lock.Options
 	Timeout   time.Duration // timeout of the deletes; starts when the lock is held
-	OnEvent   func(Event)   // is called for what happens; nil ignores it
+	OnEvent   func(Event)   // called for each event; nil ignores events
 	Notify    *notify.Sender
 }
 
@@ -81,7 +81,7 @@ type Report struct {
 	DryRun  bool               `json:"dryRun,omitempty"`
 	Done    bool               `json:"done"`              // the record and all objects of the plan were deleted
 	Counts  kinds.ObjectCounts `json:"counts"`            // number of deleted objects of each kind
-	Deleted []kinds.ID         `json:"deleted,omitempty"` // or would be deleted, in order
+	Deleted []kinds.ID         `json:"deleted,omitempty"` // objects that were or would be deleted, in order
 	Kept    []KeptObject       `json:"kept,omitempty"`
 	Left    []LeftObject       `json:"left,omitempty"`  // objects that still exist
 	Hooks   []kinds.ID         `json:"hooks,omitempty"` // Deployments with lifecycle hooks, none of which was run

@@ -17,7 +17,7 @@ type HookStatus struct {
 	Object   kinds.ID             `json:"object"`
 	Hook     deploymenthook.Stage `json:"hook"`
 	State    HookState            `json:"state"`
-	Since    *time.Time           `json:"since,omitempty"`    // when it began, if it has not ended
+	Since    *time.Time           `json:"since,omitempty"`    // start time, if the hook has not ended
 	Failures int                  `json:"failures,omitempty"` // failed attempts
 	Message  string               `json:"message,omitempty"`  // message of the last failure
 	By       string               `json:"by,omitempty"`       // the user who has skipped it, or has it run again
@@ -28,7 +28,7 @@ type HookState string
 
 // The states of hooks.
 const (
-	HookRunning HookState = "running" // or it waits for its next attempt
+	HookRunning HookState = "running" // the hook runs or waits for its next attempt
 	HookStopped HookState = "stopped" // it has failed and blocked the rollout: the next apply begins with it
 	HookIgnored HookState = "ignored" // it has failed, and the rollout has continued
 	HookSkipped HookState = "skipped" // a user has skipped it

@@ -32,7 +32,7 @@ type NamedObject struct {
 // A Resolver finds the objects that a user names.
 type Resolver struct {
 	Cluster   *cluster.Cluster
-	Query     ObjectQuery // has the known objects of releases
+	Query     ObjectQuery // contains the known objects of releases
 	Namespace string      // value of the flag --namespace; "" if it is not set
 	Default   string      // the namespace of objects without a named namespace
 }

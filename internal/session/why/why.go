@@ -56,9 +56,9 @@ type ObjectFacts struct {
 	ObjectNamespace *tombstone.Observation // its namespace, if it is missing or being deleted
 
 	Owner   string    // the release that the object belongs to
-	Applied time.Time // when an apply changed it last
+	Applied time.Time // time of the last apply that changed it
 	IsNamed bool      // the record has a fingerprint of the object
-	IsKnown bool      // and the release has applied it
+	IsKnown bool      // the release has applied it
 	Drift   *Drift    // the changes since the last apply; nil if there are none, or they are not known
 
 	IsUnread      bool                  // records could not be read

@@ -43,7 +43,7 @@ func TestWorkloadWithoutAProbeSettles(t *testing.T) {
 		t.Error("the Deployment is ready as soon as its containers have started")
 	}
 	s.observe(deployment(m, 3, 0), true)
-	s.observe(since(deployment(m, 4, 1), time.Now().Add(-time.Hour)), true) // as that of others of its pods
+	s.observe(since(deployment(m, 4, 1), time.Now().Add(-time.Hour)), true) // set by other pods
 	if !tr.IsWaiting(m.ID()) {
 		t.Error("the Deployment is ready as soon as its containers have started again")
 	}

@@ -284,7 +284,7 @@ func TestObjectSeenBeforeItIsExpected(t *testing.T) {
 	}
 	s.observeList(shown, "5")
 	s.observe(deployment(later[1], 7, 0), true)  // breaks
-	s.observe(deployment(later[2], 7, 1), false) // is deleted
+	s.observe(deployment(later[2], 7, 1), false) // the object is deleted
 	for _, m := range later {
 		tr.Expect(m, deployments)
 		await(tr, m)
@@ -294,7 +294,7 @@ func TestObjectSeenBeforeItIsExpected(t *testing.T) {
 		t.Error(diff)
 	}
 	for i, m := range manifests {
-		wantAlone := i >= 3 // which the watch does not show
+		wantAlone := i >= 3 // the watch does not show these objects
 		tr.do(func() {
 			if isAlone := tr.known[m.ID()].watch.key.labels == ""; isAlone != wantAlone {
 				t.Errorf("%s has its own watch: %t", m.ID(), isAlone)

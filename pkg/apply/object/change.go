@@ -58,7 +58,7 @@ func (a *Applier) actionOf(o *liveObject, applied cluster.WriteResult, after obj
 	began time.Time) Action {
 	before := o.head
 	switch {
-	case applied.Created && o.exists: // when the run began
+	case applied.Created && o.exists: // the object existed when the run began
 		return Recreated
 	case applied.Created || o.isMade:
 		return Created

@@ -51,7 +51,7 @@ func (p *Previewer) tryElsewhere(o *liveObject, lacking prerequisite) (prerequis
 // none.
 func (p *Previewer) tryIn(namespace string, o *liveObject, name string) error {
 	draft := p.desired(o.Manifest)
-	if o.sent != nil { // without unknown fields
+	if o.sent != nil { // the draft without unknown fields
 		draft = o.sent.DeepCopy()
 	}
 	draft.SetNamespace(namespace)

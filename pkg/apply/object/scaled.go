@@ -107,7 +107,7 @@ func (s *scaling) scale(o *liveObject, draft *unstructured.Unstructured) error {
 	if !o.exists || wasDeleted {
 		return nil
 	}
-	live := o.live // as a preview has read it
+	live := o.live // the object that a preview has read
 	if live == nil && ownership.AreReplicasOurs(o.head.Object()) {
 		var err error
 		if live, err = s.read(o.resource, o.ID()); err != nil {
