@@ -62,7 +62,7 @@ func (p payload) fill(text, namespace, name string, revision int) string {
 	).Replace(text)
 }
 
-// files has the paths of a payload on disk.
+// files contains the paths of a payload on disk.
 type files struct {
 	folder        string   // all manifests
 	prerequisites []string // the files of namespaces and definitions

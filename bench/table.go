@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// A table has a row for each size and case, and a column for each tool.
+// A table contains a row for each size and case, and a column for each tool.
 type table struct {
 	title string
 	// cell formats the rounds of a tool. The yardsticks are the floor's: those of its first apply, or of the same case.

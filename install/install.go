@@ -1,5 +1,5 @@
-// Package install has the manifests of the operator, with which a cluster keeps and updates a release by itself. The
-// manifests are numbered, so that they can also be part of a release.
+// Package install contains the manifests of the operator, with which a cluster keeps and updates a release by itself.
+// The manifests are numbered, so that they can also be part of a release.
 //
 // The package applies nothing: "runlevel install" applies the manifests, or "kubectl apply -k install".
 //

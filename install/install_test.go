@@ -96,7 +96,7 @@ func TestObjectsHaveTheLabelOfTheirApplication(t *testing.T) {
 	}
 }
 
-// A kustomization has the fields of kustomization.yaml that the test reads.
+// A kustomization contains the fields of kustomization.yaml that the test reads.
 type kustomization struct {
 	Resources []string
 	Images    []struct{ Name, NewName, NewTag, Digest string }

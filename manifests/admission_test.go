@@ -17,7 +17,7 @@ import (
 
 const finalizer = "machine.machine.openshift.io"
 
-// readyToRun has the fields of a machine's spec that a test needs but does not check.
+// readyToRun contains the fields of a machine's spec that a test needs but does not check.
 const readyToRun = `providerSpec: {value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachine, spec: {}}}`
 
 // admission applies the policies, and waits until they are in force. It returns a namespace for the test.

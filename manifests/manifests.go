@@ -1,4 +1,4 @@
-// Package manifests has the payload of the machine controller, which is bundled with Runlevel: the objects that a
+// Package manifests contains the payload of the machine controller, which is bundled with Runlevel: the objects that a
 // cluster needs to create, drain and delete machines. It may be part of a release, or be applied separately.
 //
 // The package knows no cluster and applies nothing: "runlevel apply manifests --name machines" does.

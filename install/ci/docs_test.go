@@ -17,7 +17,7 @@ import (
 
 // The tests of this file use the examples of docs/ci.md as readers would.
 
-// A workflow has the used fields of a GitHub workflow.
+// A workflow contains the used fields of a GitHub workflow.
 type workflow struct {
 	Name        string            `json:"name"`
 	Permissions map[string]string `json:"permissions"`
@@ -41,7 +41,7 @@ type workflowStep struct {
 	With map[string]any `json:"with"`
 }
 
-// A prowConfig has the used fields of Prow's configuration.
+// A prowConfig contains the used fields of Prow's configuration.
 type prowConfig struct {
 	Presubmits map[string][]struct {
 		Name         string         `json:"name"`
@@ -51,7 +51,7 @@ type prowConfig struct {
 	} `json:"presubmits"`
 }
 
-// A gitlabJob has the used fields of a GitLab job.
+// A gitlabJob contains the used fields of a GitLab job.
 type gitlabJob struct {
 	Extends   string            `json:"extends"`
 	Needs     []string          `json:"needs"`

@@ -39,7 +39,7 @@ func readHooks(t *testing.T) map[string]hook {
 	return hooks
 }
 
-// A committer has a component, and the hooks of this repository at HEAD.
+// A committer contains a component, and the hooks of this repository at HEAD.
 type committer struct {
 	folder string // folder of the component
 	env    map[string]string

@@ -19,7 +19,7 @@ import (
 
 const root = "../.."
 
-// An action has the used fields of action.yml. Other fields are mistakes.
+// An action contains the used fields of action.yml. Other fields are mistakes.
 type action struct {
 	Name        string            `json:"name"`
 	Description string            `json:"description"`

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// machineNamespace has the machines of the test.
+// machineNamespace is the namespace of the test's machines.
 const machineNamespace = "rack"
 
 // rack is a machine for a node, with a hook.

@@ -115,7 +115,7 @@ func Next(s Snapshot) Step {
 	return Step{Action: Wait, Reason: AsExpected}
 }
 
-// Counts has the numbers of members.
+// Counts contains the numbers of members.
 type Counts struct {
 	Voters, Learners int
 	Healthy          int // voters that answer

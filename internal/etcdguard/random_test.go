@@ -140,7 +140,7 @@ func (w *world) trouble() {
 	}
 }
 
-// ask has a control plane ask for an update in place.
+// ask makes a control plane ask for an update in place.
 func (w *world) ask(machine *Machine) {
 	machine.AsksForUpdate = machine.AsksForUpdate || !machine.IsDeleting && !machine.MayUpdate && !machine.IsUpdating
 }

@@ -49,11 +49,11 @@ func ParseDeclarations(text string) (declared []Declaration, problems []string) 
 	return declared, problems
 }
 
-// Definitions has the declarations of CustomResourceDefinitions, by the kinds that they define. An empty value is
+// Definitions contains the declarations of CustomResourceDefinitions, by the kinds that they define. An empty value is
 // enough for built-in kinds.
 type Definitions map[schema.GroupKind]definition
 
-// A definition has the properties of a kind of custom resources.
+// A definition contains the properties of a kind of custom resources.
 type definition struct {
 	scope           kinds.Scope
 	refers, creates []rule

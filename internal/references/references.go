@@ -207,7 +207,7 @@ type Use[M Referrer] struct {
 	Reference
 }
 
-// A Graph has all references in a release.
+// A Graph contains all references in a release.
 type Graph[M Referrer] struct {
 	References [][]Reference         // references by the index of the manifest; none for tombstones
 	Uses       map[kinds.ID][]Use[M] // uses by the referenced objects, without harmless references

@@ -67,7 +67,7 @@ type Stage struct {
 	Levels  []LevelTime `json:"levels,omitempty"`
 }
 
-// A LevelTime has the time until all objects of a level were ready.
+// A LevelTime contains the time until all objects of a level were ready.
 type LevelTime struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`

@@ -110,7 +110,7 @@ func (r *rehearsal) reportChanges(a *appliedStage) {
 	}
 }
 
-// isDelete reports whether a change is of a tombstone, whose object is awaited.
+// isDelete reports whether a change belongs to a tombstone, whose object is awaited.
 func isDelete(change object.Change) bool {
 	return change.Action == object.Deleted || change.Action == object.Absent || change.Action == object.Pending
 }

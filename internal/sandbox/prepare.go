@@ -25,7 +25,7 @@ const (
 // kubeletClient is the API server's user for kubelets.
 const kubeletClient = "kube-apiserver"
 
-// access has the address of the API server, and the users of clients.
+// access contains the address of the API server, and the users of clients.
 type access struct {
 	server      credentials.Server
 	admin, user credentials.User

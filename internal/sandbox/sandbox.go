@@ -70,7 +70,7 @@ type Sandbox struct {
 	isStopped bool
 }
 
-// Timing has the durations of a start, measured from the start of the first process.
+// Timing contains the durations of a start, measured from the start of the first process.
 type Timing struct {
 	APIServer time.Duration // time until the API server's /readyz returned ok
 	Ready     time.Duration // time until everything was ready

@@ -131,7 +131,7 @@ func (d *directory) folder(name string) (*boundedFolder, error) {
 	return &boundedFolder{ReadDirFile: folder, directory: d, name: name, left: d.limits.Files}, nil
 }
 
-// A boundedFile has the size that was counted when it was opened. A file that grows is
+// A boundedFile contains the size that was counted when it was opened. A file that grows is
 // still being written, and is refused: half of a manifest is worse than none.
 type boundedFile struct {
 	fs.File

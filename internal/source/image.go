@@ -46,7 +46,7 @@ func isOfRelease(name string) bool {
 	}
 }
 
-// A store has the parts of images. Its content isn't trusted: the caller compares it
+// A store contains the parts of images. Its content isn't trusted: the caller compares it
 // with its digest.
 type store interface {
 	manifest(context.Context, v1.Descriptor) ([]byte, error)

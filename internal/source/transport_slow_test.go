@@ -30,7 +30,7 @@ func (d drip) RoundTrip(request *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(response), Request: request}, nil
 }
 
-// A dripStore has blobs that come out of a drip.
+// A dripStore contains blobs that come out of a drip.
 type dripStore struct {
 	store
 	drip drip

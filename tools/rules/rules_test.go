@@ -32,8 +32,8 @@ var files = map[string]string{
 	"../../manifests/etcd-quorum-guard/monitoring/0000_90_etcd-quorum-guard_01_prometheusrule.yaml": "docs/etcd-quorum-guard.md",
 }
 
-// A scenario has time series, and the time at which they make an alert fire. Series have the syntax of promtool, with a
-// value for each minute; the first value is for time 0.
+// A scenario contains time series, and the time at which they make an alert fire. Series have the syntax of promtool,
+// with a value for each minute; the first value is for time 0.
 type scenario struct {
 	alert   string
 	series  []string

@@ -90,7 +90,7 @@ func (s *scene) resize(t *testing.T, set *machinev1.ControlPlaneMachineSet, size
 	}
 }
 
-// TestControlPlaneMachineSetKeepsQuorum has a set replace all machines while etcd is written to, beginning with a
+// TestControlPlaneMachineSetKeepsQuorum makes a set replace all machines while etcd is written to, beginning with a
 // machine that does not join for a while; then two machines that are deleted by a user, while the guard and the machine
 // controller are killed at their writes; and one whose member is down.
 func TestControlPlaneMachineSetKeepsQuorum(t *testing.T) {

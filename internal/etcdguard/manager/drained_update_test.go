@@ -21,7 +21,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// TestUpdateAfterALongDrain has a budget hold the drain before an update, and another member stop meanwhile. The
+// TestUpdateAfterALongDrain makes a budget hold the drain before an update, and another member stop meanwhile. The
 // extension, whose call restarts the member of the machine, is called when that one answers again; and in another
 // update, when it has been replaced.
 func TestUpdateAfterALongDrain(t *testing.T) {

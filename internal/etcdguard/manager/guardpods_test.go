@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestAGuardPodThatStaysHoldsNoMember has a member stop, and its machine be deleted, while the guard can't delete the
+// TestAGuardPodThatStaysHoldsNoMember makes a member stop, and its machine be deleted, while the guard can't delete the
 // pod that holds the drain of another machine.
 func TestAGuardPodThatStaysHoldsNoMember(t *testing.T) {
 	s := newScene(t)
@@ -33,7 +33,7 @@ func TestAGuardPodThatStaysHoldsNoMember(t *testing.T) {
 	t.Run("another one of its name is elsewhere", s.testPodOfTheSameName)
 }
 
-// testRefusedDeletion has an admission policy refuse the deletion of pods.
+// testRefusedDeletion makes an admission policy refuse the deletion of pods.
 func (s *scene) testRefusedDeletion(t *testing.T) {
 	allow := s.refuseDeletions(t, s.node(1))
 	await := s.atFirst("delete "+s.node(1), func() {})
@@ -47,7 +47,7 @@ func (s *scene) testRefusedDeletion(t *testing.T) {
 	s.awaitMachineGone(3)
 }
 
-// refuseDeletions has the API server refuse deletions of pods, and waits until that of an existing pod is refused.
+// refuseDeletions makes the API server refuse deletions of pods, and waits until that of an existing pod is refused.
 func (s *scene) refuseDeletions(t *testing.T, pod string) (allow func()) {
 	t.Helper()
 	s.create(t,

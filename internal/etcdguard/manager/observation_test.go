@@ -92,7 +92,7 @@ func TestOperatorStatus(t *testing.T) {
 	}
 }
 
-// TestProblemLasts has a problem begin with its first reason, and end with the first observation without one.
+// TestProblemLasts makes a problem begin with its first reason, and end with the first observation without one.
 func TestProblemLasts(t *testing.T) {
 	var o observation
 	if _, err := o.operatorStatus(0); err == nil {

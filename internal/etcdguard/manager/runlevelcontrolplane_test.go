@@ -232,7 +232,7 @@ func (s *planeScene) awaitRollingOut(text string) {
 	})
 }
 
-// upgrade has all machines get another version, in place.
+// upgrade makes all machines get another version, in place.
 func (s *planeScene) upgrade(t *testing.T) {
 	t.Helper()
 	s.patches++

@@ -80,7 +80,7 @@ func (s *scene) testUpdateWithoutMember(t *testing.T) {
 	s.dropRequest(t, 1)
 }
 
-// testChangedMachine has the control plane withdraw its request just before the permission for it is written.
+// testChangedMachine makes the control plane withdraw its request just before the permission for it is written.
 func (s *scene) testChangedMachine(t *testing.T) {
 	await := s.atFirst("permit update of m1", func() { s.dropRequest(t, 1) })
 	s.annotate(t, 1, requested, time.Now().UTC().Format(time.RFC3339))
@@ -92,7 +92,7 @@ func (s *scene) testChangedMachine(t *testing.T) {
 	s.dropRequest(t, 2)
 }
 
-// testLostMember has a member stop when a permission was decided, and not written yet.
+// testLostMember makes a member stop when a permission was decided, and not written yet.
 func (s *scene) testLostMember(t *testing.T) {
 	before := s.gate.matching("permit update")
 	await := s.atFirst("read m1", func() { s.kill(3) })

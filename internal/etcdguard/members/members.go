@@ -61,7 +61,7 @@ func NewClient(o Options) *Client {
 	return &Client{options: o, silent: map[uint64]time.Time{}}
 }
 
-// A Membership has the members of a cluster at one time.
+// A Membership contains the members of a cluster at one time.
 type Membership struct {
 	Members []etcdguard.Member
 	client  *Client

@@ -87,7 +87,7 @@ func awaitCounts(f *machinetest.Fixture, wanted string) {
 	}
 }
 
-// TestBesideCore has the machine controller make the control plane of a Cluster, and core decide by it whether the
+// TestBesideCore makes the machine controller run the control plane of a Cluster, and core decide by it whether the
 // Cluster is available, and delete it with the Cluster.
 func TestBesideCore(t *testing.T) {
 	runCore(t)

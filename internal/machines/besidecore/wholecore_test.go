@@ -15,7 +15,7 @@ import (
 // of the tests.
 const wholeCore = "RUNLEVEL_TEST_CLUSTER_API"
 
-// TestWholeCore has all controllers of Cluster API's core work on the machines of a control plane, by its test
+// TestWholeCore makes all controllers of Cluster API's core work on the machines of a control plane, by its test
 // extension.
 func TestWholeCore(t *testing.T) {
 	path := os.Getenv(wholeCore)

@@ -148,8 +148,8 @@ type machineScope struct {
 	*machineState
 }
 
-// A machineState has the observed state of a Machine and its objects, and the status computed from it. A machineScope
-// shares it with its parts, deletionScope and updateScope.
+// A machineState contains the observed state of a Machine and its objects, and the status computed from it. A
+// machineScope shares it with its parts, deletionScope and updateScope.
 type machineState struct {
 	time    time.Time // time of the reconciliation
 	m       *clusterv1.Machine

@@ -24,8 +24,8 @@ const (
 	done       = `{"status":"Success","retryAfterSeconds":0}`
 )
 
-// An updateScene has a Machine that runs, with a bootstrap config, and an extension that updates it. The test is the
-// owner of the Machine: it has the desired state of the Machine.
+// An updateScene contains a Machine that runs, with a bootstrap config, and an extension that updates it. The test is
+// the owner of the Machine: it has the desired state of the Machine.
 type updateScene struct {
 	*scene
 	*runtimehooktest.Extension
@@ -75,7 +75,7 @@ func (u *updateScene) discover() {
 	u.Must(u.Status().Update(u.Context(), u.config))
 }
 
-// answers has the extension give these answers, one after the other, and the last one from then on.
+// answers makes the extension give these answers, one after the other, and the last one from then on.
 func (u *updateScene) answers(texts ...string) {
 	u.Serve("UpdateMachine", func(w http.ResponseWriter, _ *http.Request) {
 		u.mu.Lock()

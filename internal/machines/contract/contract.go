@@ -170,7 +170,7 @@ func ClusterOwner(cluster *clusterv1.Cluster) metav1.OwnerReference {
 	}
 }
 
-// IsOwnerOfKind reports whether an owner is of one of these kinds of Cluster API, in any version.
+// IsOwnerOfKind reports whether an owner has one of these kinds of Cluster API, in any version.
 func IsOwnerOfKind(owner metav1.OwnerReference, kinds ...string) bool {
 	return strings.HasPrefix(owner.APIVersion, clusterv1.GroupVersion.Group+"/") && slices.Contains(kinds, owner.Kind)
 }

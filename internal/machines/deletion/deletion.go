@@ -1,6 +1,6 @@
-// Package deletion has the common parts of the deletions of machines in both APIs: the stages, the result of a phase,
-// the owner of a Node, and the stage that a Machine records. It is pure: it maps values to values, and uses no clock,
-// cluster or memory.
+// Package deletion contains the common parts of the deletions of machines in both APIs: the stages, the result of a
+// phase, the owner of a Node, and the stage that a Machine records. It is pure: it maps values to values, and uses no
+// clock, cluster or memory.
 //
 // The package has no phases. Phases and their order differ between the APIs, so each API has its own list, beside the
 // actions: internal/machines/openshift/phases.go and internal/machines/capi/phases.go.

@@ -125,7 +125,7 @@ func (d *fixture) endNow(name string) {
 	d.awaitGone(name)
 }
 
-// finish has a pod complete.
+// finish makes a pod complete.
 func (d *fixture) finish(name string) {
 	d.Helper()
 	done := []byte(`{"status": {"phase": "Succeeded"}}`)

@@ -52,7 +52,7 @@ func Matching[T client.Object](
 	})
 }
 
-// AddIndex has a cache find objects of a type by the values that a function returns, except for the empty one.
+// AddIndex makes a cache find objects of a type by the values that a function returns, except for the empty one.
 func AddIndex[T any, P interface {
 	*T
 	client.Object
@@ -70,7 +70,7 @@ func AddIndex[T any, P interface {
 // index with a name of its own, so that it can run with or without the others.
 type NodeIndex string
 
-// Add has the cache of a manager keep the index.
+// Add makes the cache of a manager keep the index.
 func (i NodeIndex) Add(ctx context.Context, mgr ctrl.Manager) error {
 	return AddIndex(ctx, mgr.GetFieldIndexer(), string(i), func(m *machinev1beta1.Machine) []string {
 		return []string{NodeName(m)}

@@ -37,7 +37,7 @@ spec:
           status: {type: object, x-kubernetes-preserve-unknown-fields: true}
 `
 
-// serve has the cluster serve a kind of infrastructure, and returns its definition.
+// serve makes the cluster serve a kind of infrastructure, and returns its definition.
 func serve(t *testing.T, kind, plural string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}

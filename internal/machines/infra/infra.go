@@ -71,7 +71,7 @@ type UnservedError struct{ Message string }
 
 func (e *UnservedError) Error() string { return e.Message }
 
-// A RetryError has the pause before a retry.
+// A RetryError contains the pause before a retry.
 type RetryError struct {
 	After time.Duration
 	Err   error

@@ -66,8 +66,8 @@ func checkFields(template *unstructured.Unstructured) error {
 	return nil
 }
 
-// isOpenShifts reports whether a kind is of the API of machines. Provider specs of OpenShift have such kinds, though
-// they are not objects.
+// isOpenShifts reports whether a kind belongs to the API of machines. Provider specs of OpenShift have such kinds,
+// though they are not objects.
 func isOpenShifts(kind schema.GroupVersionKind) bool {
 	return kind.Group == "machine.openshift.io" ||
 		strings.HasSuffix(kind.Kind, "ProviderSpec") || strings.HasSuffix(kind.Kind, "ProviderConfig")

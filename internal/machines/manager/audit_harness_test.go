@@ -92,7 +92,7 @@ func removeFullAudits(s *sandbox.Sandbox) error {
 	return err
 }
 
-// An auditLog has the requests read from an audit log.
+// An auditLog contains the requests read from an audit log.
 type auditLog struct {
 	crashes  []time.Time
 	about    []string

@@ -23,7 +23,7 @@ type podEviction struct {
 	Code int
 }
 
-// A history has the states of a machine over time, and the changes to its node and its infrastructure.
+// A history contains the states of a machine over time, and the changes to its node and its infrastructure.
 type history struct {
 	Name           string
 	Machine        timeline[machineState]

@@ -27,7 +27,7 @@ import (
 // patience is the timeout of waits: far longer than any wait takes.
 const patience = 5 * time.Minute
 
-// scriptedDefinition is of infrastructure that the test itself provides.
+// scriptedDefinition defines the infrastructure that the test itself provides.
 const scriptedDefinition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

@@ -24,7 +24,7 @@ func recordClusterAPI(annotations ...string) *recording {
 	return s.write()
 }
 
-// stage has the Machine report in which stage its deletion is.
+// stage makes the Machine report in which stage its deletion is.
 func (s *recording) stage(reason string) *recording {
 	s.clusterAPI.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineDeletingCondition, Reason: reason}}
 	return s.write()

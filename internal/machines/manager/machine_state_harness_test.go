@@ -173,7 +173,7 @@ func (m *machineState) isReleased() bool {
 // isIncomplete reports that a Machine is not yet to lose its finalizer.
 func (m *machineState) isIncomplete() bool { return m.isDeleting() && m.stage != len(m.stages())-1 }
 
-// excludeAnnotation is of Machines of OpenShift whose nodes are not to be drained.
+// excludeAnnotation marks Machines of OpenShift whose nodes must not be drained.
 const excludeAnnotation = "machine.openshift.io/exclude-node-draining"
 
 func isDeleting(m *machinev1beta1.Machine) bool { return m.DeletionTimestamp != nil }

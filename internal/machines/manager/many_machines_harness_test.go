@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 )
 
-// A crowdMember has the properties of a machine of a crowd at its creation.
+// A crowdMember contains the properties of a machine of a crowd at its creation.
 type crowdMember struct {
 	name                   string
 	setName                string // name of the set that created the machine, if any

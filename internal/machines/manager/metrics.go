@@ -221,7 +221,7 @@ func collectRunlevelControlPlanes(metrics chan<- prometheus.Metric,
 	}
 }
 
-// A controlPlaneState has the values of the metrics of a ControlPlaneMachineSet or a RunlevelControlPlane.
+// A controlPlaneState contains the values of the metrics of a ControlPlaneMachineSet or a RunlevelControlPlane.
 type controlPlaneState struct {
 	kind, name, namespace, state, strategy         string
 	desired, replicas, updated, ready, unavailable int32

@@ -79,7 +79,7 @@ func (s *rightsScene) addSet(name, template string, bootstrap clusterv1.Bootstra
 	return set, &machines.Items[0]
 }
 
-// drainACluster has a set of simulated machines give up its machine, whose node has a pod that a rule is for, and a
+// drainACluster makes a set of simulated machines give up its machine, whose node has a pod that a rule is for, and a
 // volume.
 func (s *rightsScene) drainACluster() {
 	s.Helper()

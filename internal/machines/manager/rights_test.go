@@ -42,7 +42,7 @@ var rare = []string{"machinedeployments/finalizers", "machinesets/finalizers", "
 // an apply, which is a patch.
 var implied = []string{"create machines.cluster.x-k8s.io", "create machinesets.cluster.x-k8s.io"}
 
-// TestEachRightIsUsed has a controller do all it does, with the service account that the payload has, and no more
+// TestEachRightIsUsed makes a controller do all it does, with the service account that the payload has, and no more
 // rights.
 func TestEachRightIsUsed(t *testing.T) {
 	t.Parallel()
@@ -237,7 +237,7 @@ func (s *rightsScene) drainAMachine() {
 	s.AwaitGone(m)
 }
 
-// terminateByHand has a person provide a machine, and end it.
+// terminateByHand makes a person provide a machine, and end it.
 func (s *rightsScene) terminateByHand() {
 	s.Helper()
 	m := &machinev1beta1.Machine{
@@ -262,8 +262,8 @@ func (s *rightsScene) terminateByHand() {
 	s.AwaitGone(m)
 }
 
-// addControlPlane has a set report that there are no machines of the control plane, which the ClusterOperator repeats,
-// and deletes it.
+// addControlPlane makes a set report that there are no machines of the control plane, which the ClusterOperator
+// repeats, and deletes it.
 func (s *rightsScene) addControlPlane() {
 	s.Helper()
 	set := &machinev1.ControlPlaneMachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "cluster"}}

@@ -21,7 +21,7 @@ type recorded[T any] struct {
 	By     string // the user agent
 }
 
-// A timeline has the states of an object over time, as far as the audit log shows them.
+// A timeline contains the states of an object over time, as far as the audit log shows them.
 type timeline[T any] struct {
 	States []recorded[T] // the states in their order
 	// Unsure are the requests to write it of which the log does not report whether they were done.

@@ -33,7 +33,7 @@ type deletionScope struct {
 	isRequested    bool                    // this pass has requested the deletion of the infrastructure
 }
 
-// observedInfrastructure has the facts about the infrastructure that a deletion uses.
+// observedInfrastructure contains the facts about the infrastructure that a deletion uses.
 type observedInfrastructure struct {
 	infra.Instance               // IsDeleting is true once its deletion was requested, even if it no longer exists
 	problem        string        // the reason why it can't be deleted or read

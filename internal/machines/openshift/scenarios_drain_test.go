@@ -67,7 +67,7 @@ func TestA7BudgetHoldsTheDrain(t *testing.T) {
 	s.AwaitGone(node)
 }
 
-// TestFinalizersHoldTheDrain has a finalizer keep a pod that has ended: the Machine names both.
+// TestFinalizersHoldTheDrain makes a finalizer keep a pod that has ended: the Machine names both.
 func TestFinalizersHoldTheDrain(t *testing.T) {
 	s := newScenario(t)
 	var looks atomic.Int32

@@ -26,7 +26,7 @@ import (
 // This file is about Machines of Cluster API. Their condition Deleting has the stage of the deletion and its
 // reason. Only hooks and pods are read here, because the condition lists a part of them.
 
-// clusterAPIMachine has the facts about a Machine of Cluster API.
+// clusterAPIMachine contains the facts about a Machine of Cluster API.
 type clusterAPIMachine struct {
 	machineFacts
 	machine *clusterv1.Machine

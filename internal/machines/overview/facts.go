@@ -196,7 +196,7 @@ func (p *nodePods) separateStaying() {
 	}
 }
 
-// A nodeList has the nodes of the cluster.
+// A nodeList contains the nodes of the cluster.
 type nodeList struct {
 	unknown string                  // the reason why the nodes can't be listed
 	byName  map[string]*corev1.Node // nil if the nodes can't be listed

@@ -17,7 +17,7 @@ import (
 // remediation. Two conditions of the Machine name the controller that must remediate it. If both are missing, the
 // health check reports why the Machine is not remediated.
 
-// A healthCheckList has the health checks of a namespace.
+// A healthCheckList contains the health checks of a namespace.
 type healthCheckList struct {
 	checks  []*clusterv1.MachineHealthCheck
 	unknown string // the reason why the health checks can't be listed

@@ -19,7 +19,7 @@ type Query = typedread.Query
 // ErrNotServed is returned, wrapped, if the cluster does not serve this API.
 var ErrNotServed = cluster.ErrNotServed
 
-// A Listing has the machines of a cluster, in the order of namespaces and names, and the control planes.
+// A Listing contains the machines of a cluster, in the order of namespaces and names, and the control planes.
 type Listing struct {
 	Machines      []Machine
 	ControlPlanes []*ControlPlane

@@ -32,7 +32,7 @@ import (
 // atOnce limits how many machines are gathered at a time.
 const atOnce = 10
 
-// openshiftMachine has the facts about a machine of OpenShift's API.
+// openshiftMachine contains the facts about a machine of OpenShift's API.
 type openshiftMachine struct {
 	machineFacts
 	machine *machinev1beta1.Machine

@@ -1,5 +1,5 @@
-// Package remediation has the rules that the MachineHealthChecks of both APIs share: when a timeout is over, how many
-// machines may be unhealthy, which changes of a Node matter, and which objects request remediation by another
+// Package remediation contains the rules that the MachineHealthChecks of both APIs share: when a timeout is over, how
+// many machines may be unhealthy, which changes of a Node matter, and which objects request remediation by another
 // controller. The health of a machine, and its consequences, differ between the APIs: they are in the packages
 // healthcheck.
 //
@@ -67,8 +67,8 @@ func MostUnhealthy(limit *intstr.IntOrString, machines int) (int, error) {
 	return max(0, most), nil
 }
 
-// A Census has the numbers of machines that a health check selects, and of those that are healthy, and the range of
-// unhealthy machines within which machines are remediated.
+// A Census contains the numbers of machines that a health check selects, and of those that are healthy, and the range
+// of unhealthy machines within which machines are remediated.
 type Census struct {
 	Machines, Healthy, Least, Most int
 }

@@ -30,7 +30,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A Replica has the facts about a machine on which the plan depends.
+// A Replica contains the facts about a machine on which the plan depends.
 type Replica struct {
 	Name       string
 	Owner      Ownership
@@ -69,7 +69,7 @@ func (r Replica) IsCounted() bool {
 	return r.IsSelected && (r.Owner == Ours || r.Owner == Orphan && !r.IsDeleting)
 }
 
-// A Plan has the next actions for machines, in this order.
+// A Plan contains the next actions for machines, in this order.
 type Plan struct {
 	Release []string // no longer selected: the set gives up its ownership
 	Adopt   []string // selected orphans

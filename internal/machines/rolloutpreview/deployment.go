@@ -30,7 +30,7 @@ type RolloutPreview struct {
 	IsStuck bool `json:"isStuck,omitempty"`
 }
 
-// A SetDecision has whether the machines of an outdated MachineSet are updated in place or replaced.
+// A SetDecision records whether the machines of an outdated MachineSet are updated in place or replaced.
 type SetDecision struct {
 	MachineSet string   `json:"machineSet"`
 	Machines   int      `json:"machines"`

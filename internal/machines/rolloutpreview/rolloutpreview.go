@@ -109,7 +109,7 @@ type Step struct {
 	Reason        string `json:"reason"`
 }
 
-// A Rollout has the steps of a simulation.
+// A Rollout contains the steps of a simulation.
 type Rollout struct {
 	Steps  []Step         `json:"steps"`
 	Totals map[string]int `json:"totals"` // number of machines by action

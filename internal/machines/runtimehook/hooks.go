@@ -38,7 +38,7 @@ func NewInPlaceHooks(cached, live client.Reader) *InPlaceHooks {
 	}
 }
 
-// A Decision has whether machines can be updated in place; if not, they are replaced.
+// A Decision records whether machines can be updated in place; if not, they are replaced.
 type Decision struct {
 	CanUpdate bool
 	Extension string   // the handler that was called; empty if there is none

@@ -66,7 +66,7 @@ func established(t *testing.T, definition map[string]any) {
 	})
 }
 
-// send has the API server create an object, or update it if it was another before.
+// send makes the API server create an object, or update it if it was another before.
 func send(t *testing.T, client dynamic.Interface, definition map[string]any, e entry) error {
 	t.Helper()
 	objects := resource(client, definition, e.object)

@@ -36,7 +36,7 @@ type hookPod struct {
 	removed time.Time // when a deleted pod is removed
 }
 
-// A cluster has the values that hooks are about, and a clock that jumps from one event to the next. It has no API:
+// A cluster contains the values that hooks are about, and a clock that jumps from one event to the next. It has no API:
 // a process reads and changes its values.
 type cluster struct {
 	t         testing.TB

@@ -52,7 +52,7 @@ type RolloutFacts struct {
 	Refused     *Refusal           // response to creating the next pod of the hook, if it was refused
 }
 
-// A Refusal has the reason why a pod could not be created.
+// A Refusal contains the reason why a pod could not be created.
 type Refusal struct {
 	Pod     string
 	Since   time.Time // the time of the first refusal
@@ -310,7 +310,7 @@ func (r Rollout) isCurrent(pod *corev1.Pod, state State) bool {
 		p.Result == "" && attemptOf(pod) > p.Attempt
 }
 
-// isOurs reports whether a pod is of the release's version of a hook and of the template.
+// isOurs reports whether a pod runs the release's version of a hook and of the template.
 func (r Rollout) isOurs(pod *corev1.Pod) bool {
 	stage := Stage(pod.Labels[stageLabel])
 	return r.Hooks.Of(stage) != nil && pod.Labels[hashLabel] == r.hash(stage)

@@ -259,7 +259,7 @@ func longestKey(fields map[string]any, path string) (longest string) {
 	return longest
 }
 
-// A Refusal has the reason why an API server refuses an object.
+// A Refusal contains the reason why an API server refuses an object.
 type Refusal struct {
 	Path    []string // path to the field: keys of mappings, and indexes of lists
 	Message string   // one line: the field and its problem

@@ -31,7 +31,7 @@ import (
 // ClusterVersionName is the name of the only ClusterVersion that counts.
 const ClusterVersionName = "version"
 
-// Scheme has the types of all kinds and versions, removed ones included: the types have
+// Scheme contains the types of all kinds and versions, removed ones included: the types have
 // the version of Kubernetes that removed them.
 var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A row has the properties of a kind that do not follow from its scope or its API group. Rules whose values are
+// A row contains the properties of a kind that do not follow from its scope or its API group. Rules whose values are
 // functions, such as those of readiness, are in the packages that have the functions, by kind.
 type row struct {
 	raisesGeneration bool   // see RaisesGeneration
@@ -162,7 +162,7 @@ func workload(formerGroup string) row {
 	return row{raisesGeneration: true, podSpec: ofTemplate, stage: WorkloadStage, formerGroup: formerGroup}
 }
 
-// kindTable has the rows of all kinds that are defined here, and former the kinds by the kinds of groups that have
+// kindTable contains the rows of all kinds that are defined here, and former the kinds by the kinds of groups that have
 // served them.
 var (
 	kindTable = map[schema.GroupKind]row{}

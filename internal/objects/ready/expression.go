@@ -14,13 +14,13 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// Annotation has an expression that returns true for a ready object, or None.
+// Annotation is the key of an expression that returns true for a ready object, or of None.
 const Annotation = "runlevel.dev/ready"
 
 // None is the value of the annotation for objects that are not waited for.
 const None = "none"
 
-// base has the API server's own functions and cost limit, which is about a tenth of a
+// base contains the API server's own functions and cost limit, which is about a tenth of a
 // second. The object is the variable "self".
 var base = sync.OnceValues(func() (*cel.Env, error) {
 	version := environment.DefaultCompatibilityVersion()

@@ -49,7 +49,7 @@ type Verdict struct {
 	Effect  reason.Effect // the effect that the cluster-version operator reports, if there is one
 }
 
-// Related has the facts for a verdict in addition to the live object.
+// Related contains the facts for a verdict in addition to the live object.
 type Related struct {
 	// Manifest is the object in the release. Its status has the versions that a
 	// ClusterOperator has to report.

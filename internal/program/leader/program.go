@@ -36,7 +36,7 @@ type Program struct {
 	SetUp func(ctx context.Context, m ctrl.Manager, isLeader func() bool) (Controllers, error)
 }
 
-// Controllers has the metrics and the status of the controllers of a program.
+// Controllers contains the metrics and the status of the controllers of a program.
 type Controllers struct {
 	Metrics        Metrics
 	RelatedObjects []configv1.ObjectReference

@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A Placement has the manifests of a component, and the release that Place puts them into.
+// A Placement contains the manifests of a component, and the release that Place puts them into.
 type Placement struct {
 	Names     []string // see Options
 	Component string   // the source of its manifests

@@ -100,7 +100,7 @@ func (s *FolderSettings) decode(root *yaml.Node) error {
 	return nil
 }
 
-// isOfType reports whether a value is of the type of a field, without what YAML makes of other types.
+// isOfType reports whether a value has the type of a field, without the conversions of YAML.
 func isOfType(value *yaml.Node, kind reflect.Kind) bool {
 	switch kind {
 	case reflect.Int:

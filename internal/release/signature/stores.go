@@ -27,7 +27,7 @@ const ManagedNamespace = configmap.NamespaceLabelConfigMap
 // maxSignatures limits the signatures of an image that are read from a store.
 const maxSignatures = 9
 
-// A webStore has signatures at URL/sha256=HEX/signature-1 and so on. The like store of library-go, sigstore.Store,
+// A webStore contains signatures at URL/sha256=HEX/signature-1 and so on. The like store of library-go, sigstore.Store,
 // reads responses of any size.
 type webStore struct {
 	client *http.Client

@@ -12,7 +12,7 @@ import (
 
 // This rule is about pods that the pod security policy of their Namespace refuses, by the API server's own code.
 
-// evaluator has the checks of all levels and versions.
+// evaluator contains the checks of all levels and versions.
 var evaluator = sync.OnceValues(func() (policy.Evaluator, error) {
 	return policy.NewEvaluator(policy.DefaultChecks(), nil)
 })

@@ -18,7 +18,7 @@ import (
 // baselineVersion is the version of the format of baselines.
 const baselineVersion = 1
 
-// A Baseline has the findings that are accepted until they are fixed. All other findings are new, and count.
+// A Baseline contains the findings that are accepted until they are fixed. All other findings are new, and count.
 type Baseline struct {
 	file    string
 	entries []*baselineEntry

@@ -113,7 +113,7 @@ const (
 	InBaseline Origin = "baseline" // the baseline
 )
 
-// A Suppression has the reason why a finding does not count, and the place of the comment or entry that ignores it.
+// A Suppression holds the reason why a finding does not count, and the place of the comment or entry that ignores it.
 type Suppression struct {
 	Reason string `json:"reason"`
 	File   string `json:"file"`
@@ -121,7 +121,7 @@ type Suppression struct {
 	In     Origin `json:"in,omitempty"`
 }
 
-// Input has the payloads and the settings to lint.
+// Input contains the payloads and the settings to lint.
 type Input struct {
 	Payload  *payload.Payload  // read with KeepText, so that findings have lines
 	Problems []payload.Problem // found while reading the payload
@@ -134,7 +134,7 @@ type Input struct {
 	Rehearsal *Rehearsal
 }
 
-// A Result has the findings of a run.
+// A Result contains the findings of a run.
 type Result struct {
 	Findings   []Finding `json:"findings"`   // the findings that count, in the order of files
 	Suppressed []Finding `json:"suppressed"` // the ignored and accepted findings

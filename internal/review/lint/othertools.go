@@ -18,7 +18,7 @@ import (
 //go:embed othertools.yaml
 var othertools []byte
 
-// ineffectiveTexts has the texts of othertools.yaml by their annotations.
+// ineffectiveTexts contains the texts of othertools.yaml by their annotations.
 var ineffectiveTexts = sync.OnceValue(func() map[string]string {
 	texts := map[string]string{}
 	if err := yaml.UnmarshalStrict(othertools, &texts); err != nil {
@@ -32,7 +32,7 @@ const repeatedHookText = "it runs here at its place, once for each change of its
 	"alike; %s: change the manifest where it has to run again, and put what belongs to the rollout of a Deployment " +
 	"into a lifecycle hook of it (docs/hooks.md)"
 
-// hooksOf has the times at which other tools run hooks, by their annotations.
+// hooksOf contains the times at which other tools run hooks, by their annotations.
 var hooksOf = map[string]string{
 	payload.HelmHookAnnotation: "Helm runs it at each point of a release that its annotation names, and deletes it " +
 		"before it runs again",

@@ -1,6 +1,6 @@
-// Package mistakes has mistakes that people make in manifests, for tests of the checks that find them before an API
-// server does. Each mistake is an edit of the release in shop/. mistakes.yaml has the table, and server.txt the answers
-// of a real API server, which a test compares.
+// Package mistakes contains mistakes that people make in manifests, for tests of the checks that find them before an
+// API server does. Each mistake is an edit of the release in shop/. mistakes.yaml has the table, and server.txt the
+// answers of a real API server, which a test compares.
 //
 // Only tests import the package.
 //

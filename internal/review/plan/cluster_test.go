@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// clusterRelease has the objects of these tests.
+// clusterRelease contains the objects of these tests.
 const clusterRelease = `
 {apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop}, data: {colour: blue}}
 ---

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// A DefinitionChange has the changes that affect the objects of a CustomResourceDefinition.
+// A DefinitionChange contains the changes that affect the objects of a CustomResourceDefinition.
 type DefinitionChange struct {
 	Removed  []string `json:"removedVersions,omitempty"`
 	Unserved []string `json:"unservedVersions,omitempty"` // the versions remain, and are no longer served

@@ -40,7 +40,7 @@ const (
 	notDue        = "it has run already, or is not needed"
 )
 
-// A deployment has the hooks and the template of a manifest or a live object.
+// A deployment contains the hooks and the template of a manifest or a live object.
 type deployment struct {
 	hooks    *deploymenthook.Hooks
 	template string // the hash; "" if there is no Deployment

@@ -46,7 +46,7 @@ type Making struct {
 	CreatedFor kinds.ID `json:"createdFor"`
 }
 
-// A Report has the references in a release.
+// A Report contains the references in a release.
 type Report struct {
 	Name       string     `json:"name,omitempty"`
 	Version    string     `json:"version,omitempty"`

@@ -4,7 +4,7 @@
 // It does not know the purpose of the programs: packages sandbox and realnode have their command lines. On Linux, the
 // kernel kills all processes when this one ends.
 //
-// A Group has all components of a sandbox: start with its methods Add and Start.
+// A Group contains all components of a sandbox: start with its methods Add and Start.
 package childprocess
 
 import (

@@ -24,7 +24,7 @@ const (
 // ErrStopped is the error of all operations after Stop.
 var ErrStopped = errors.New("the sandbox has been stopped")
 
-// A Group has the components of a sandbox. Its methods may be called concurrently, except for Add.
+// A Group contains the components of a sandbox. Its methods may be called concurrently, except for Add.
 type Group struct {
 	Home string // folder for settings of components
 	Logs string // folder of the logs

@@ -50,7 +50,7 @@ func WriteTokens(file string, users []User) error {
 	return nil
 }
 
-// A Server has the address and the authority of an API server.
+// A Server contains the address and the authority of an API server.
 type Server struct {
 	URL string
 	CA  []byte // certificate of its authority, in PEM

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// A Member has the data that etcd reports of a member.
+// A Member contains the data that etcd reports of a member.
 type Member struct {
 	Name      string   `json:"name"` // empty until the member has started
 	PeerURLs  []string `json:"peerURLs"`

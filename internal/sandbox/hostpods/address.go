@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// An address has the last three bytes of a pod's two addresses: one on the loopback, and one that endpoints of a
+// An address contains the last three bytes of a pod's two addresses: one on the loopback, and one that endpoints of a
 // Service may have.
 type address [3]byte
 

@@ -32,8 +32,8 @@ type Options struct {
 	Programs Programs
 }
 
-// A Cluster has the nodes of a sandbox, and the servers of this process on their network. A sandbox without real nodes
-// has a nil Cluster, whose methods do nothing and return zero values.
+// A Cluster contains the nodes of a sandbox, and the servers of this process on their network. A sandbox without real
+// nodes has a nil Cluster, whose methods do nothing and return zero values.
 type Cluster struct {
 	options    Options
 	set        nodeSet

@@ -29,7 +29,7 @@ const (
 // MaxNodes is the maximum number of nodes of a set.
 const MaxNodes = 32
 
-// A nodeSet has the nodes of one sandbox.
+// A nodeSet contains the nodes of one sandbox.
 type nodeSet struct {
 	folder string // parent folder of all files of the nodes
 	number int

@@ -366,8 +366,8 @@ func expectPulls(t *testing.T, s *sandbox.Sandbox, client kubernetes.Interface) 
 	expectRefusedPull(t, client)
 }
 
-// expectRefusedPull has a container runtime request an image from a link-local address, through the proxy and with its
-// credentials.
+// expectRefusedPull makes a container runtime request an image from a link-local address, through the proxy and with
+// its credentials.
 func expectRefusedPull(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	pod := &corev1.Pod{

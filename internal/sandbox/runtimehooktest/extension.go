@@ -85,7 +85,7 @@ func (e *Extension) Answer(hook, text string) {
 	e.Serve(hook, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
 }
 
-// Serve has the extension answer a hook by a function.
+// Serve makes the extension answer a hook by a function.
 func (e *Extension) Serve(hook string, answer http.HandlerFunc) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

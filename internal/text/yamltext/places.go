@@ -6,7 +6,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// FieldPlaces has the positions of the fields of a document.
+// FieldPlaces contains the positions of the fields of a document.
 type FieldPlaces struct {
 	root     *yaml.Node
 	children map[*yaml.Node]map[string]field // cached: there may be thousands of problems

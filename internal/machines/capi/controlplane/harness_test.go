@@ -168,7 +168,7 @@ func (p *fixture) machines() map[string]*clusterv1.Machine {
 	return found
 }
 
-// nudge has the controller do another pass.
+// nudge makes the controller do another pass.
 func (p *fixture) nudge() {
 	p.Helper()
 	p.nudges++

@@ -42,8 +42,8 @@ func (p *fixture) hurry(config *runtimev1.ExtensionConfig) {
 	p.Must(p.Status().Update(p.Context(), config))
 }
 
-// TestExtensionThatDoesNotDecide has an extension refuse, fail and hang: nothing is updated or replaced, the reason is
-// reported, and once it answers the machines are updated in place. Its patches of metadata and status do not count.
+// TestExtensionThatDoesNotDecide makes an extension refuse, fail and hang: nothing is updated or replaced, the reason
+// is reported, and once it answers the machines are updated in place. Its patches of metadata and status do not count.
 func TestExtensionThatDoesNotDecide(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 0)

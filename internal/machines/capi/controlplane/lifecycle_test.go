@@ -38,8 +38,8 @@ func (p *fixture) machine(name string, labels map[string]string) *clusterv1.Mach
 // cluster returns the Cluster.
 func (p *fixture) cluster() *clusterv1.Cluster { return &clusterv1.Cluster{ObjectMeta: p.Meta("c")} }
 
-// TestControlPlaneWaitsForItsCluster has a control plane do nothing until its Cluster is not paused, refers to it, and
-// the template exists.
+// TestControlPlaneWaitsForItsCluster makes a control plane do nothing until its Cluster is not paused, refers to it,
+// and the template exists.
 func TestControlPlaneWaitsForItsCluster(t *testing.T) {
 	t.Parallel()
 	p := newFixture(t, 1, 1)

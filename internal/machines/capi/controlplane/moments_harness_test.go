@@ -101,7 +101,7 @@ func (s *momentScene) expectMoment(moment string) {
 	s.mark()
 }
 
-// mark has the writes count from now on.
+// mark makes the writes count from now on.
 func (s *momentScene) mark() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -46,7 +46,7 @@ func (p *fixture) expectNames(before []string) {
 	}
 }
 
-// TestLackOfRightsReplacesNothing has the controller lose its rights on infrastructure before an update in place: the
+// TestLackOfRightsReplacesNothing makes the controller lose its rights on infrastructure before an update in place: the
 // condition names them, and the machines stay until they are updated.
 func TestLackOfRightsReplacesNothing(t *testing.T) {
 	t.Parallel()
@@ -131,7 +131,7 @@ func TestReplacementThatCannotBeCreated(t *testing.T) {
 	}
 }
 
-// TestClusterThatClaimsAControlPlane has a second Cluster refer to a control plane, by a copied manifest for example:
+// TestClusterThatClaimsAControlPlane makes a second Cluster refer to a control plane, by a copied manifest for example:
 // it stays that of the first one.
 func TestClusterThatClaimsAControlPlane(t *testing.T) {
 	t.Parallel()

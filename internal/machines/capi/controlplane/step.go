@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Machine has the facts about a machine from which the next step is decided.
+// A Machine contains the facts about a machine from which the next step is decided.
 type Machine struct {
 	Name          string
 	FailureDomain string

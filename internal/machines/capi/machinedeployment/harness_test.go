@@ -99,7 +99,7 @@ func (f *fixture) newDeployment(replicas int32, surge, unavailable int) *cluster
 	return d
 }
 
-// resize has a deployment want machines of another template.
+// resize makes a deployment want machines of another template.
 func (f *fixture) resize(d *clusterv1.MachineDeployment, template string) {
 	f.Helper()
 	f.MustPatch(d, `{"spec":{"template":{"spec":{"infrastructureRef":{"name":%q}}}}}`, template)
@@ -132,7 +132,7 @@ func (f *fixture) sets() map[string]*clusterv1.MachineSet {
 	return found
 }
 
-// awaitDeployment waits until a deployment is as wanted, and its status is of its newest generation.
+// awaitDeployment waits until a deployment is as wanted, and its status reports its newest generation.
 func (f *fixture) awaitDeployment(d *clusterv1.MachineDeployment,
 	isWanted func(*clusterv1.MachineDeployment) bool) *clusterv1.MachineDeployment {
 	f.Helper()

@@ -71,7 +71,7 @@ func cover(w http.ResponseWriter, r *http.Request, coversMachines bool) {
 	_ = json.NewEncoder(w).Encode(response)
 }
 
-// labelTemplate has the fields of a KwokMachineTemplate that these tests change.
+// labelTemplate contains the fields of a KwokMachineTemplate that these tests change.
 type labelTemplate struct {
 	Node struct {
 		Labels map[string]any `json:"labels"`

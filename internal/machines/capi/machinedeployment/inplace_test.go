@@ -143,7 +143,7 @@ func TestInPlaceOnceDiscovered(t *testing.T) {
 	f.checkUpdated("medium", before)
 }
 
-// TestInPlaceWhileTheWatchLags has the watch of ExtensionConfigs lag behind: the extension that was just created
+// TestInPlaceWhileTheWatchLags makes the watch of ExtensionConfigs lag behind: the extension that was just created
 // counts, and the machine is not replaced.
 func TestInPlaceWhileTheWatchLags(t *testing.T) {
 	t.Parallel()
@@ -192,7 +192,7 @@ func TestNotInPlaceOnDelete(t *testing.T) {
 	}
 }
 
-// TestInPlaceInTheMiddle has a deployment change while a machine is updated in place.
+// TestInPlaceInTheMiddle makes a deployment change while a machine is updated in place.
 func TestInPlaceInTheMiddle(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -4,7 +4,7 @@
 //
 // The package decides neither the number of machines, nor which one is replaced or updated: their owners do.
 //
-// A Template has the contents of new machines, and a Writer writes machines. Start with Writer.Create.
+// A Template defines the contents of new machines, and a Writer writes machines. Start with Writer.Create.
 package machinetemplate
 
 import (

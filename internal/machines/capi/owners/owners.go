@@ -1,4 +1,4 @@
-// Package owners has the common parts of the owners of Cluster API's Machines: MachineSets, MachineDeployments and
+// Package owners contains the common parts of the owners of Cluster API's Machines: MachineSets, MachineDeployments and
 // RunlevelControlPlanes. It has the conditions that summarize their machines (conditions.go), the condition UpToDate of
 // a machine, the remediation of a machine that a health check has marked (remedy.go), and the writes by which an owner
 // is claimed and its status is reported. Conditions have the types, reasons and messages of Cluster API's own

@@ -1,8 +1,8 @@
-// Package rolloutrules has the rules of rollouts of Cluster API's MachineDeployments, apart from the controllers that
-// follow them: the defaults of a deployment, how many machines may be missing or surplus, which fields of a template
-// make machines outdated, which set is the current one, and which machine of a set is deleted first. It reads and
-// writes nothing, so that a preview of a rollout and the controllers can't differ. Package rolloutplan decides the next
-// step.
+// Package rolloutrules contains the rules of rollouts of Cluster API's MachineDeployments, apart from the controllers
+// that follow them: the defaults of a deployment, how many machines may be missing or surplus, which fields of a
+// template make machines outdated, which set is the current one, and which machine of a set is deleted first. It reads
+// and writes nothing, so that a preview of a rollout and the controllers can't differ. Package rolloutplan decides the
+// next step.
 //
 // Start with Differences.
 package rolloutrules

@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// A rack has the hosts that the script of examples/machines-external manages. Its switch records its commands.
+// A rack contains the hosts that the script of examples/machines-external manages. Its switch records its commands.
 type rack struct {
 	*machinetest.Fixture
 	folder  string

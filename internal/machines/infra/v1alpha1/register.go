@@ -1,4 +1,4 @@
-// Package v1alpha1 has the kinds of infrastructure that come with Runlevel: KwokMachine, which is simulated, and
+// Package v1alpha1 defines the kinds of infrastructure that come with Runlevel: KwokMachine, which is simulated, and
 // ExternalMachine, which a person or a script provides. For Cluster API, there are templates of both, and KwokConfig,
 // the bootstrap config of a simulated machine. Their definitions in manifests are generated from this package.
 //

@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A failureDomain has the fields that it sets in the spec of the infrastructure object of a machine.
+// A failureDomain contains the fields that it sets in the spec of the infrastructure object of a machine.
 type failureDomain map[string]any
 
 // ownDomains is the field of providerSpec.value that has failure domains which spec.template's failureDomains can't

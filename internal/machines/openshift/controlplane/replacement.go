@@ -40,7 +40,7 @@ func (m Machine) isPending() bool { return !m.IsReady && !m.IsOutdated && !m.IsD
 // isReplaced reports whether a machine needs a replacement.
 func (m Machine) isReplaced() bool { return m.IsOutdated || m.IsDeleting }
 
-// A Slot has the machines of an index: one, or two while it is replaced, or none.
+// A Slot contains the machines of an index: one, or two while it is replaced, or none.
 type Slot struct {
 	Index    int
 	Machines []Machine
@@ -71,7 +71,7 @@ func slotsOf(wanted int, machines []Machine) []Slot {
 	return slots
 }
 
-// A Plan has the next actions for the machines of a set.
+// A Plan contains the next actions for the machines of a set.
 type Plan struct {
 	Delete []string
 	Create []int // the indexes of new machines

@@ -147,7 +147,7 @@ func testFiveMachines(t *testing.T) {
 	}
 }
 
-// testRemovedFailureDomain has the two machines of a rack move to the others, and no other machine.
+// testRemovedFailureDomain makes the two machines of a rack move to the others, and no other machine.
 func testRemovedFailureDomain(t *testing.T) {
 	s := newFixture(t)
 	set, old := s.newFive()

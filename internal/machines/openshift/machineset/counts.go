@@ -31,7 +31,7 @@ type readiness struct {
 	since   time.Time
 }
 
-// A member has the facts about a machine that the status counts.
+// A member contains the facts about a machine that the status counts.
 type member struct {
 	isFullyLabeled bool // has all labels of the template
 	node           readiness

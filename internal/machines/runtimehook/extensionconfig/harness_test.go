@@ -32,7 +32,7 @@ const handlers = `{"status":"Success","handlers":[
 	{"name":"update-machine","timeoutSeconds":10,"failurePolicy":"Fail","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"UpdateMachine"}},
 	{"name":"can-update-machine","timeoutSeconds":10,"failurePolicy":"Fail","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"CanUpdateMachine"}}]}`
 
-// A fixture has a controller of ExtensionConfigs, on a cluster that has none but those of the test.
+// A fixture contains a controller of ExtensionConfigs, on a cluster that has none but those of the test.
 type fixture struct {
 	*machinetest.Fixture
 	hooks *runtimehook.InPlaceHooks
@@ -43,7 +43,7 @@ func newFixture(t *testing.T) *fixture {
 	return newFixtureAs(t, shared.Sandbox(t).Config)
 }
 
-// newFixtureAs has the controller reach the API server by a config.
+// newFixtureAs makes the controller reach the API server by a config.
 func newFixtureAs(t *testing.T, config *rest.Config) *fixture {
 	t.Helper()
 	s := &fixture{Fixture: shared.NewFixture(t)}

@@ -1,5 +1,5 @@
-// Package registries has the two ways in which real nodes get images that were not imported at the start: a registry of
-// the sandbox, and a proxy to the registries that this machine reaches.
+// Package registries contains the two ways in which real nodes get images that were not imported at the start: a
+// registry of the sandbox, and a proxy to the registries that this machine reaches.
 //
 // Both listen on the network of the nodes. The registry has no users; the proxy serves container runtimes only, and
 // refuses pods.

@@ -1,4 +1,4 @@
-// Package v1alpha1 has RunlevelControlPlane, a control plane of Cluster API whose machines any provider of
+// Package v1alpha1 defines RunlevelControlPlane, a control plane of Cluster API whose machines any provider of
 // infrastructure and bootstrap configs makes. It keeps Cluster API's contract of control planes. Its definition in
 // manifests is generated from this package.
 //

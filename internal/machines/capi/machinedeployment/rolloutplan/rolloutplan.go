@@ -40,7 +40,7 @@ type SetState struct {
 	Unmoved      int             // machines that the set has still to move to another one
 }
 
-// An InPlaceDecision has whether the machines of an old set can become those of the new one by an update in place.
+// An InPlaceDecision records whether the machines of an old set can become those of the new one by an update in place.
 type InPlaceDecision struct {
 	IsPossible bool
 	Reason     string
@@ -57,7 +57,7 @@ type RolloutState struct {
 	Updating []string
 }
 
-// A RolloutPlan has a step for each set, even if nothing changes.
+// A RolloutPlan contains a step for each set, even if nothing changes.
 type RolloutPlan struct {
 	New *SetStep  // nil if the deployment has no new set
 	Old []SetStep // steps in the order of the state's sets

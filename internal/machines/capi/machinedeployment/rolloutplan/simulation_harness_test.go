@@ -9,8 +9,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment/rolloutplan"
 )
 
-// A world has a deployment, its sets and their machines. Controllers take turns: the controller of deployments executes
-// the plan, and the controllers of sets and machines do their part of a rollout.
+// A world contains a deployment, its sets and their machines. Controllers take turns: the controller of deployments
+// executes the plan, and the controllers of sets and machines do their part of a rollout.
 type world struct {
 	spec      rolloutplan.RolloutSpec
 	template  int
