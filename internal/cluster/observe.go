@@ -70,7 +70,7 @@ func (o *observer) RoundTrip(request *http.Request) (*http.Response, error) {
 // So the observer removes the header from the response, and the details of the returned error have its value.
 const retryAfter = "Retry-After"
 
-// An observation has the facts about one call that its result lacks.
+// An observation contains the facts about one call that its result lacks.
 type observation struct {
 	status     int
 	warnings   []string

@@ -27,13 +27,13 @@ type stepTry struct {
 	result   object.TryResult
 }
 
-// A waitDiagnosis has the failures of the objects that have ended a wait.
+// A waitDiagnosis contains the failures of the objects that have ended a wait.
 type waitDiagnosis struct {
 	wait     *pendingWait
 	failures []*object.Failure
 }
 
-// An explanation has the waits of the run at one time, with their reasons.
+// An explanation contains the waits of the run at one time, with their reasons.
 type explanation struct{ waits []Wait }
 
 // A recordWrite is a write of the state of the run to the record.
@@ -42,7 +42,7 @@ type recordWrite struct {
 	err error // nil if the state was written
 }
 
-// A finding has the warnings and the adopted fields of a try for one manifest.
+// A finding contains the warnings and the adopted fields of a try for one manifest.
 type finding struct {
 	manifest *payload.Manifest
 	warnings []string // warnings of the server

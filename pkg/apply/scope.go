@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// A runScope has the fields that the parts of a run share: its options, its steps in their order, and their results
+// A runScope contains the fields that the parts of a run share: its options, its steps in order, and their results
 // until now.
 type runScope struct {
 	cluster    *cluster.Cluster

@@ -18,7 +18,7 @@ import (
 // stepTries are the failed tries of steps.
 type stepTries map[int]*tryHistory
 
-// A tryHistory has the failed tries of a step.
+// A tryHistory contains the failed tries of a step.
 type tryHistory struct {
 	count   int
 	began   time.Time

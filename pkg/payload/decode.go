@@ -22,7 +22,7 @@ import (
 // strings, text that yaml/v3 won't read) is left to sigs.k8s.io/yaml itself. So
 // the two can't differ by more than these rules; FuzzDecode compares them.
 
-// A decodedDocument has the value of a document, and its repeated keys.
+// A decodedDocument contains the value of a document, and its repeated keys.
 type decodedDocument struct {
 	value    any
 	size     size

@@ -25,7 +25,7 @@ type References struct {
 	Parts map[string]map[string]string `json:"parts,omitempty"`
 }
 
-// An imageStream has the fields of an image-references file that are needed.
+// An imageStream contains the fields of an image-references file that are needed.
 type imageStream struct {
 	Kind       string         `json:"kind"`
 	APIVersion string         `json:"apiVersion"`

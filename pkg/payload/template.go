@@ -87,7 +87,7 @@ func templateError(err error) error {
 // compare them, so that no text becomes longer.
 var templateFunctions = map[string]bool{"and": true, "or": true, "not": true, "eq": true, "ne": true, "index": true}
 
-// templateAdvice has an alternative for each forbidden construct.
+// templateAdvice contains an alternative for each forbidden construct.
 var templateAdvice = map[string]string{
 	"a variable": "write the field in its place",
 	"range":      "write each item out",

@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A lack has verbs that are missing on some resources in some namespaces.
+// A lack lists verbs that are missing on some resources in some namespaces.
 type lack struct {
 	verbs      []string
 	resources  []string

@@ -72,7 +72,7 @@ func countByKind(objects []*object) kinds.ObjectCounts {
 	return kinds.NewObjectCounts(slices.Collect(maps.Values(counted)))
 }
 
-// A listing has the objects of one kind, in one namespace or everywhere.
+// A listing contains the objects of one kind, in one namespace or everywhere.
 type listing struct {
 	in        *cluster.Resource
 	namespace string

@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// An object has the metadata that decide which objects are deleted with which. A graph may have very many objects.
+// An object contains the metadata that decide which objects are deleted with which. A graph may have many objects.
 type object struct {
 	in          *cluster.Resource
 	uid         types.UID
@@ -88,7 +88,7 @@ type scope struct {
 	namespace string
 }
 
-// A graph has all objects that were found, and their dependents by owner.
+// A graph contains all objects that were found, and their dependents by owner.
 type graph struct {
 	objects    map[types.UID]*object
 	dependents map[types.UID][]*object

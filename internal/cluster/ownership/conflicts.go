@@ -78,7 +78,7 @@ func Owners(entries []metav1.ManagedFieldsEntry, path fieldpath.Path) []string {
 	return ownersOf(read(entries), path)
 }
 
-// An entry has the fields that a manager owns.
+// An entry contains the fields that a manager owns.
 type entry struct {
 	manager string // result of managerName
 	fields  *fieldpath.Set

@@ -77,7 +77,7 @@ func (p ReleaseProblem) slowAfter() time.Duration {
 
 func (p ReleaseProblem) isOperator() bool { return p.ID.Kind == "ClusterOperator" }
 
-// An operatorState has the words for a reason of ClusterOperators.
+// An operatorState defines the words for a reason of ClusterOperators.
 type operatorState struct {
 	one, many string
 	prefix    string // prefix that repeats the state in messages

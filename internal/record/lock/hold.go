@@ -113,7 +113,7 @@ func (h *Hold) Requests(ctx context.Context) (context.Context, context.CancelFun
 	}
 }
 
-// A fence has the time of the last renewal of a Lease, by the clock of package bootclock.
+// A fence contains the time of the last renewal of a Lease, by the clock of package bootclock.
 type fence struct {
 	mu      sync.Mutex
 	last    time.Duration

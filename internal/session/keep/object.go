@@ -134,14 +134,14 @@ func (l *lockedObjects) observeAbsence(o *objectState, version string) {
 	}
 }
 
-// check has an object read, and repaired if it differs.
+// check requests that an object is read, and repaired if it differs.
 func (l *lockedObjects) check(o *objectState) {
 	o.live.observations++
 	o.live.isTerminating, o.live.exists = false, false
 	l.suspectDrift(o, nil)
 }
 
-// suspectDrift has an object repaired if it differs from the release. Observed is its metadata; nil if it is unknown.
+// suspectDrift requests a repair of an object that differs from the release. Observed is its metadata; nil if unknown.
 func (l *lockedObjects) suspectDrift(o *objectState, observed *objectmeta.LiveMetadata) {
 	if !o.live.mayDiffer {
 		o.contention.driftedAt = time.Now()

@@ -46,7 +46,7 @@ func NewSender(ctx context.Context, o Options) *Sender {
 // mostQueued limits the events that wait for one receiver. Send drops the others.
 const mostQueued = 16
 
-// An outbox has the events for one receiver.
+// An outbox contains the events for one receiver.
 type outbox struct {
 	queue chan CloudEvent
 	lost  int // events that were not delivered

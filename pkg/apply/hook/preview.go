@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// A preview has the hooks of a Deployment that would run.
+// A preview contains the hooks of a Deployment that would run.
 type preview struct {
 	once    sync.Once
 	stages  []deploymenthook.Stage

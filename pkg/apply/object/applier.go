@@ -29,7 +29,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// An applierScope has the fields that the parts of an Applier share.
+// An applierScope contains the fields that the parts of an Applier share.
 type applierScope struct {
 	requestCtx context.Context // context of all requests
 	cluster    *cluster.Cluster

@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A scaling has the objects that autoscalers scale, those of the cluster and those of the payload. It requests the
+// A scaling contains the objects that autoscalers scale, those of the cluster and those of the payload. It requests the
 // autoscalers when an object first depends on them.
 type scaling struct {
 	*applierScope

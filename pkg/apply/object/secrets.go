@@ -85,7 +85,7 @@ func withoutHookValues(m *payload.Manifest, err error) error {
 	return maskedError{text, err}
 }
 
-// A maskedError has a text without secret values.
+// A maskedError contains a text without secret values.
 type maskedError struct {
 	text string
 	err  error

@@ -29,7 +29,7 @@ type Picture struct {
 	Reasons map[graph.Task]string
 }
 
-// A box has the labels and the counts of a node.
+// A box contains the labels and the counts of a node.
 type box struct {
 	node       int
 	levels     []string // sorted, without repetition
