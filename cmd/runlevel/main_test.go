@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 // A suite runs the tests, and stops the shared control plane afterwards.
 type suite struct{ *testing.M }
 
-func (m suite) Run() int { return shared.Run(m.M) }
+func (s suite) Run() int { return shared.Run(s.M) }
 
 // Each script in testdata shows one task of a user. The scripts share the user's cache, which has the programs of the
 // control plane. $NAME is the name that a script may give its sandbox, $EXAMPLES the folder of sample releases,

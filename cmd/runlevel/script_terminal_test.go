@@ -44,13 +44,13 @@ func onTerminal(ts *testscript.TestScript, args []string, connect func(*exec.Cmd
 	open(ts, args[0]).run(ts, args, connect)
 }
 
-func (s *testTerminal) run(ts *testscript.TestScript, args []string, connect func(*exec.Cmd, *os.File)) {
+func (tt *testTerminal) run(ts *testscript.TestScript, args []string, connect func(*exec.Cmd, *os.File)) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	defer s.device.Close()
+	defer tt.device.Close()
 	command := exec.CommandContext(ctx, args[2], args[3:]...)
 	command.Dir = ts.Getenv("WORK")
-	connect(command, s.device)
+	connect(command, tt.device)
 	command.Env = os.Environ()
 	for _, name := range []string{"HOME", "KUBECONFIG", "TERM", "NO_COLOR"} {
 		command.Env = append(command.Env, name+"="+ts.Getenv(name))
@@ -60,25 +60,25 @@ func (s *testTerminal) run(ts *testscript.TestScript, args []string, connect fun
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
 
-	if s.awaitScreen(ctx, regexp.MustCompile(args[1]), ended) {
-		fmt.Fprintf(ts.Stdout(), "== screen ==\n%s", s.text())
-		if s.answer != "" {
-			_, err := io.WriteString(s.keyboard, s.answer)
+	if tt.awaitScreen(ctx, regexp.MustCompile(args[1]), ended) {
+		fmt.Fprintf(ts.Stdout(), "== screen ==\n%s", tt.text())
+		if tt.answer != "" {
+			_, err := io.WriteString(tt.keyboard, tt.answer)
 			ts.Check(err)
 		} else {
 			ts.Check(command.Process.Signal(syscall.SIGINT))
 		}
 		<-ended
 	}
-	ts.Check(s.device.Close())
-	<-s.drained
-	if !s.emulator.CursorVisible() {
+	ts.Check(tt.device.Close())
+	<-tt.drained
+	if !tt.emulator.CursorVisible() {
 		ts.Fatalf("the cursor is hidden")
 	}
-	if requested := questions.FindString(s.raw.String()); requested != "" {
+	if requested := questions.FindString(tt.raw.String()); requested != "" {
 		ts.Fatalf("the terminal is sent %q", requested)
 	}
-	fmt.Fprintf(ts.Stdout(), "== at the end ==\n%s", s.text())
+	fmt.Fprintf(ts.Stdout(), "== at the end ==\n%s", tt.text())
 }
 
 // A testTerminal is a terminal with its screen.
@@ -120,23 +120,23 @@ func open(ts *testscript.TestScript, size string) *testTerminal {
 	return s
 }
 
-func (s *testTerminal) Write(text []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.raw.Write(text)
-	n, err := s.emulator.Write(text)
+func (tt *testTerminal) Write(text []byte) (int, error) {
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	tt.raw.Write(text)
+	n, err := tt.emulator.Write(text)
 	select {
-	case s.written <- struct{}{}:
+	case tt.written <- struct{}{}:
 	default:
 	}
 	return n, err
 }
 
 // awaitScreen waits until the screen matches wanted, and reports whether it did before the command ended.
-func (s *testTerminal) awaitScreen(ctx context.Context, wanted *regexp.Regexp, ended chan error) bool {
-	for !wanted.MatchString(s.text()) {
+func (tt *testTerminal) awaitScreen(ctx context.Context, wanted *regexp.Regexp, ended chan error) bool {
+	for !wanted.MatchString(tt.text()) {
 		select {
-		case <-s.written:
+		case <-tt.written:
 		case err := <-ended:
 			ended <- err
 			return false
@@ -153,9 +153,9 @@ var (
 )
 
 // text returns the screen without parts that differ from run to run.
-func (s *testTerminal) text() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	text := ages.ReplaceAllString(trailing.ReplaceAllString(s.emulator.String(), ""), " N")
+func (tt *testTerminal) text() string {
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	text := ages.ReplaceAllString(trailing.ReplaceAllString(tt.emulator.String(), ""), " N")
 	return strings.TrimRight(text, "\n") + "\n"
 }

@@ -144,22 +144,22 @@ type interruptibleSink struct {
 	done <-chan struct{}
 }
 
-func (u interruptibleSink) Error(err error, message string, keysAndValues ...any) {
+func (i interruptibleSink) Error(err error, message string, keysAndValues ...any) {
 	select {
-	case <-u.done:
+	case <-i.done:
 	default:
-		u.LogSink.Error(err, message, keysAndValues...)
+		i.LogSink.Error(err, message, keysAndValues...)
 	}
 }
 
-func (u interruptibleSink) Info(level int, message string, keysAndValues ...any) {
-	u.LogSink.Info(level, message, keysAndValues...)
+func (i interruptibleSink) Info(level int, message string, keysAndValues ...any) {
+	i.LogSink.Info(level, message, keysAndValues...)
 }
 
-func (u interruptibleSink) WithValues(keysAndValues ...any) logr.LogSink {
-	return interruptibleSink{u.LogSink.WithValues(keysAndValues...), u.done}
+func (i interruptibleSink) WithValues(keysAndValues ...any) logr.LogSink {
+	return interruptibleSink{i.LogSink.WithValues(keysAndValues...), i.done}
 }
 
-func (u interruptibleSink) WithName(name string) logr.LogSink {
-	return interruptibleSink{u.LogSink.WithName(name), u.done}
+func (i interruptibleSink) WithName(name string) logr.LogSink {
+	return interruptibleSink{i.LogSink.WithName(name), i.done}
 }

@@ -90,19 +90,19 @@ func newThousand(b *testing.B) *largeRelease {
 	return t
 }
 
-func (t *largeRelease) run(args ...string) {
-	t.Helper()
-	if code, output := runCommand(append(args, "--kubeconfig", control.Sandbox(t).Kubeconfig)); code != 0 {
-		t.Fatalf("%v: exit code %d\n%s", args, code, output)
+func (l *largeRelease) run(args ...string) {
+	l.Helper()
+	if code, output := runCommand(append(args, "--kubeconfig", control.Sandbox(l).Kubeconfig)); code != 0 {
+		l.Fatalf("%v: exit code %d\n%s", args, code, output)
 	}
 }
 
 // rollBackBare applies the first version, and deletes the objects that only the second version has.
-func (t *largeRelease) rollBackBare() {
-	t.Helper()
-	c := sandboxtest.Connect(t, control.Sandbox(t).Config)
-	first := sandboxtest.LoadRelease(t, t.name, t.files["v1"], payload.Options{Name: t.name})
-	second := sandboxtest.LoadRelease(t, t.name, t.files["v2"], payload.Options{Name: t.name})
+func (l *largeRelease) rollBackBare() {
+	l.Helper()
+	c := sandboxtest.Connect(l, control.Sandbox(l).Config)
+	first := sandboxtest.LoadRelease(l, l.name, l.files["v1"], payload.Options{Name: l.name})
+	second := sandboxtest.LoadRelease(l, l.name, l.files["v2"], payload.Options{Name: l.name})
 	has := map[kinds.ID]bool{}
 	levels := map[string][]*payload.Manifest{}
 	var order []string
@@ -115,9 +115,9 @@ func (t *largeRelease) rollBackBare() {
 		levels[level] = append(levels[level], m)
 	}
 	for _, level := range order {
-		t.atOnce(levels[level], func(ctx context.Context, resource cluster.Resource, m *payload.Manifest) error {
+		l.atOnce(levels[level], func(ctx context.Context, resource cluster.Resource, m *payload.Manifest) error {
 			object := m.Object().DeepCopy()
-			object.SetLabels(map[string]string{"version": "v1", "runlevel.dev/release": t.name})
+			object.SetLabels(map[string]string{"version": "v1", "runlevel.dev/release": l.name})
 			_, err := c.Apply(ctx, resource, object, cluster.Force)
 			return err
 		}, c)
@@ -130,26 +130,26 @@ func (t *largeRelease) rollBackBare() {
 			scopes = append(scopes, inventory.Scope{Kind: m.ID().GroupKind()})
 		}
 	}
-	t.atOnce(added, func(ctx context.Context, resource cluster.Resource, m *payload.Manifest) error {
-		return c.In(resource, t.name).Delete(ctx, m.ID().Name, metav1.DeleteOptions{})
+	l.atOnce(added, func(ctx context.Context, resource cluster.Resource, m *payload.Manifest) error {
+		return c.In(resource, l.name).Delete(ctx, m.ID().Name, metav1.DeleteOptions{})
 	}, c)
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true,
+	err := wait.PollUntilContextTimeout(l.Context(), 50*time.Millisecond, time.Minute, true,
 		func(ctx context.Context) (bool, error) {
 			remaining, err := inventory.Take(ctx, c, scopes, func(release string, id kinds.ID) bool {
-				return release == t.name && !has[id]
+				return release == l.name && !has[id]
 			})
-			return err == nil && len(remaining.Of(t.name)) == 0, err
+			return err == nil && len(remaining.Of(l.name)) == 0, err
 		})
 	if err != nil {
-		t.Fatal(err)
+		l.Fatal(err)
 	}
 }
 
 // atOnce calls a function for each manifest, sixteen at a time.
-func (t *largeRelease) atOnce(manifests []*payload.Manifest,
+func (l *largeRelease) atOnce(manifests []*payload.Manifest,
 	do func(context.Context, cluster.Resource, *payload.Manifest) error, c *cluster.Cluster) {
-	t.Helper()
-	group, ctx := errgroup.WithContext(t.Context())
+	l.Helper()
+	group, ctx := errgroup.WithContext(l.Context())
 	group.SetLimit(16)
 	for _, m := range manifests {
 		group.Go(func() error {
@@ -161,6 +161,6 @@ func (t *largeRelease) atOnce(manifests []*payload.Manifest,
 		})
 	}
 	if err := group.Wait(); err != nil {
-		t.Fatal(err)
+		l.Fatal(err)
 	}
 }

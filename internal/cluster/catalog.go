@@ -153,21 +153,21 @@ func (c *Cluster) Forget(kind schema.GroupKind) {
 }
 
 // invalidate makes the next look-up discover all kinds again. The lock is held.
-func (k *catalog) invalidate() { k.read, k.custom, k.customErr = false, nil, nil }
+func (c *catalog) invalidate() { c.read, c.custom, c.customErr = false, nil, nil }
 
-func (k *catalog) find(ctx context.Context, kind schema.GroupKind, version string) (Resource, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err := k.load(ctx); err != nil {
+func (c *catalog) find(ctx context.Context, kind schema.GroupKind, version string) (Resource, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.load(ctx); err != nil {
 		return Resource{}, err
 	}
-	known := k.known(kind)
+	known := c.known(kind)
 	for _, resource := range known {
 		if version == "" || resource.Version == version {
 			return resource, nil
 		}
 	}
-	if err := k.unknown[kind.Group]; err != nil {
+	if err := c.unknown[kind.Group]; err != nil {
 		return Resource{}, &UnknownKind{kind, err}
 	}
 	if len(known) > 0 {
@@ -178,24 +178,24 @@ func (k *catalog) find(ctx context.Context, kind schema.GroupKind, version strin
 }
 
 // known returns the resources of a kind, the preferred version first.
-func (k *catalog) known(kind schema.GroupKind) []Resource {
-	return append(slices.Clone(k.learnt[kind]), k.served[kind]...)
+func (c *catalog) known(kind schema.GroupKind) []Resource {
+	return append(slices.Clone(c.learnt[kind]), c.served[kind]...)
 }
 
 // load discovers all kinds, unless they are already known.
-func (k *catalog) load(ctx context.Context) error {
-	if k.read {
+func (c *catalog) load(ctx context.Context) error {
+	if c.read {
 		return nil
 	}
-	if err := k.discover(ctx); err != nil {
+	if err := c.discover(ctx); err != nil {
 		return fmt.Errorf("ask the cluster for the kinds it serves: %w", err)
 	}
 	return nil
 }
 
-func (k *catalog) discover(ctx context.Context) error {
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(k.config,
-		&http.Client{Transport: contextTransport{ctx, k.client.Transport}})
+func (c *catalog) discover(ctx context.Context) error {
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(c.config,
+		&http.Client{Transport: contextTransport{ctx, c.client.Transport}})
 	if err != nil {
 		return err
 	}
@@ -207,11 +207,11 @@ func (k *catalog) discover(ctx context.Context) error {
 	if err != nil && !errors.As(err, &partly) {
 		return err
 	}
-	k.read, k.served, k.listed, k.unknown = true, map[schema.GroupKind][]Resource{}, map[schema.GroupVersion]bool{},
+	c.read, c.served, c.listed, c.unknown = true, map[schema.GroupKind][]Resource{}, map[schema.GroupVersion]bool{},
 		map[string]error{}
 	if partly != nil {
 		for version, why := range partly.Groups {
-			k.unknown[version.Group] = why
+			c.unknown[version.Group] = why
 		}
 	}
 	byVersion := map[string][]metav1.APIResource{}
@@ -221,11 +221,11 @@ func (k *catalog) discover(ctx context.Context) error {
 	for _, group := range groups {
 		for _, version := range preferredFirst(group) {
 			if resources, ok := byVersion[version.GroupVersion]; ok {
-				k.add(schema.GroupVersion{Group: group.Name, Version: version.Version}, resources)
+				c.add(schema.GroupVersion{Group: group.Name, Version: version.Version}, resources)
 			}
 		}
 	}
-	maps.DeleteFunc(k.learnt, func(kind schema.GroupKind, learnt []Resource) bool { return k.serves(kind, learnt) })
+	maps.DeleteFunc(c.learnt, func(kind schema.GroupKind, learnt []Resource) bool { return c.serves(kind, learnt) })
 	return nil
 }
 
@@ -237,8 +237,8 @@ func preferredFirst(group *metav1.APIGroup) []metav1.GroupVersionForDiscovery {
 }
 
 // add adds the kinds of one version of a group.
-func (k *catalog) add(version schema.GroupVersion, resources []metav1.APIResource) {
-	k.listed[version] = true
+func (c *catalog) add(version schema.GroupVersion, resources []metav1.APIResource) {
+	c.listed[version] = true
 	for _, listed := range resources {
 		if strings.Contains(listed.Name, "/") {
 			continue // a subresource, such as status
@@ -250,21 +250,21 @@ func (k *catalog) add(version schema.GroupVersion, resources []metav1.APIResourc
 			Verbs:                listed.Verbs,
 		}
 		resource.Words = append(slices.Clone(listed.ShortNames), listed.SingularName)
-		k.served[resource.GroupKind()] = append(k.served[resource.GroupKind()], resource)
+		c.served[resource.GroupKind()] = append(c.served[resource.GroupKind()], resource)
 	}
 }
 
 // isListed reports whether all kinds of a version of a group are known.
-func (k *catalog) isListed(version schema.GroupVersion) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.listed[version]
+func (c *catalog) isListed(version schema.GroupVersion) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.listed[version]
 }
 
 // serves reports whether the server lists all versions of a learnt kind.
-func (k *catalog) serves(kind schema.GroupKind, learnt []Resource) bool {
+func (c *catalog) serves(kind schema.GroupKind, learnt []Resource) bool {
 	for _, resource := range learnt {
-		if !slices.ContainsFunc(k.served[kind], func(served Resource) bool {
+		if !slices.ContainsFunc(c.served[kind], func(served Resource) bool {
 			return served.Version == resource.Version
 		}) {
 			return false
@@ -279,8 +279,8 @@ type contextTransport struct {
 	next http.RoundTripper
 }
 
-func (b contextTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	return b.next.RoundTrip(request.WithContext(b.ctx))
+func (c contextTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	return c.next.RoundTrip(request.WithContext(c.ctx))
 }
 
 // DefinedKind returns the kind that a CustomResourceDefinition defines, and its resource in

@@ -54,10 +54,10 @@ func (s *stage) newSigner() *signer {
 	return item
 }
 
-func (item *signer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	item.mu.Lock()
-	defer item.mu.Unlock()
-	if message, isSigned := item.signed[r.URL.Path]; isSigned {
+func (s *signer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if message, isSigned := s.signed[r.URL.Path]; isSigned {
 		_, _ = w.Write(message)
 		return
 	}
@@ -65,40 +65,40 @@ func (item *signer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // policy returns the file of a release that demands signatures of its successors.
-func (item *signer) policy() string {
-	item.stage.t.Helper()
+func (s *signer) policy() string {
+	s.stage.t.Helper()
 	var key bytes.Buffer
 	out, err := armor.Encode(&key, openpgp.PublicKeyType, nil)
-	item.stage.must(err)
-	item.stage.must(item.key.Serialize(out))
-	item.stage.must(out.Close())
+	s.stage.must(err)
+	s.stage.must(s.key.Serialize(out))
+	s.stage.must(out.Close())
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
-		"data": map[string]string{"verifier-public-key-shop": key.String(), "store-shop": item.store},
+		"data": map[string]string{"verifier-public-key-shop": key.String(), "store-shop": s.store},
 		"metadata": map[string]any{
 			"name":        "verification",
 			"namespace":   "shop",
 			"annotations": map[string]string{"release.openshift.io/verification-config-map": ""},
 		},
 	})
-	item.stage.must(err)
+	s.stage.must(err)
 	return "\n-- 0000_20_shop_05_verification.yaml --\n" + string(text)
 }
 
 // sign puts a signature of an image into the store, made with another signer's key if one is given.
-func (item *signer) sign(image string, others ...*signer) string {
-	item.stage.t.Helper()
+func (s *signer) sign(image string, others ...*signer) string {
+	s.stage.t.Helper()
 	_, digest, _ := strings.Cut(image, "@")
 	var message bytes.Buffer
-	out, err := openpgp.Sign(&message, append(others, item)[0].key, nil, &packet.Config{DefaultHash: crypto.SHA256})
-	item.stage.must(err)
+	out, err := openpgp.Sign(&message, append(others, s)[0].key, nil, &packet.Config{DefaultHash: crypto.SHA256})
+	s.stage.must(err)
 	_, err = fmt.Fprintf(out,
 		`{"critical": {"type": "atomic container signature", "image": {"docker-manifest-digest": %q}, "identity": {"docker-reference": "shop"}}}`, digest)
-	item.stage.must(err)
-	item.stage.must(out.Close())
-	item.mu.Lock()
-	defer item.mu.Unlock()
-	item.signed["/"+strings.Replace(digest, ":", "=", 1)+"/signature-1"] = message.Bytes()
+	s.stage.must(err)
+	s.stage.must(out.Close())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.signed["/"+strings.Replace(digest, ":", "=", 1)+"/signature-1"] = message.Bytes()
 	return image
 }
 

@@ -117,7 +117,7 @@ func withLock(dir string, do func() error) error {
 }
 
 // withLock calls withLock for the folder of all sandboxes.
-func (h *stateFolder) withLock(do func() error) error { return withLock(filepath.Dir(h.dir), do) }
+func (s *stateFolder) withLock(do func() error) error { return withLock(filepath.Dir(s.dir), do) }
 
 // failureRetention is the minimum time for which the logs of a failed sandbox stay. Other sandboxes that start must not
 // remove them before a user has read them.
@@ -148,25 +148,25 @@ func removeStale(dir string, failedBefore time.Time) []Status {
 	return states
 }
 
-func (h *stateFolder) path(elements ...string) string {
-	return filepath.Join(append([]string{h.dir}, elements...)...)
+func (s *stateFolder) path(elements ...string) string {
+	return filepath.Join(append([]string{s.dir}, elements...)...)
 }
 
-func (h *stateFolder) name() string { return filepath.Base(h.dir) }
-func (h *stateFolder) logs() string { return h.path("logs") }
-func (h *stateFolder) pki() string  { return h.path("pki") }
+func (s *stateFolder) name() string { return filepath.Base(s.dir) }
+func (s *stateFolder) logs() string { return s.path("logs") }
+func (s *stateFolder) pki() string  { return s.path("pki") }
 
 // clear prepares the folder for an attempt to start.
-func (h *stateFolder) clear() error {
-	if err := h.removeNodes(); err != nil {
+func (s *stateFolder) clear() error {
+	if err := s.removeNodes(); err != nil {
 		return err
 	}
-	for _, dir := range []string{h.path("etcd"), h.pki(), h.logs()} {
+	for _, dir := range []string{s.path("etcd"), s.pki(), s.logs()} {
 		if err := os.RemoveAll(dir); err != nil {
 			return binaries.Explain("clear the sandbox's folder", err)
 		}
 	}
-	for _, dir := range []string{h.pki(), h.logs()} {
+	for _, dir := range []string{s.pki(), s.logs()} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return binaries.Explain("create the sandbox's folders", err)
 		}
@@ -175,12 +175,12 @@ func (h *stateFolder) clear() error {
 }
 
 // remove deletes everything and releases the name.
-func (h *stateFolder) remove() error {
-	return h.withLock(func() error {
-		if err := h.removeNodes(); err != nil {
-			return errors.Join(fmt.Errorf("remove the sandbox's nodes: %w", err), h.lock.Unlock())
+func (s *stateFolder) remove() error {
+	return s.withLock(func() error {
+		if err := s.removeNodes(); err != nil {
+			return errors.Join(fmt.Errorf("remove the sandbox's nodes: %w", err), s.lock.Unlock())
 		}
-		if err := errors.Join(os.RemoveAll(h.dir), h.lock.Unlock()); err != nil {
+		if err := errors.Join(os.RemoveAll(s.dir), s.lock.Unlock()); err != nil {
 			return fmt.Errorf("remove the sandbox's folder: %w", err)
 		}
 		return nil
@@ -189,35 +189,35 @@ func (h *stateFolder) remove() error {
 
 // removeExceptLogs releases the name after a failure, and removes everything except for the logs that the error refers
 // to.
-func (h *stateFolder) removeExceptLogs(failure error) error {
-	return h.withLock(func() error {
-		state := Status{Name: h.name(), Started: time.Now(), Logs: h.logs(), Failure: failure.Error()}
-		return errors.Join(h.removeNodes(), os.RemoveAll(h.path("etcd")), os.RemoveAll(h.pki()), h.publish(state),
-			h.lock.Unlock())
+func (s *stateFolder) removeExceptLogs(failure error) error {
+	return s.withLock(func() error {
+		state := Status{Name: s.name(), Started: time.Now(), Logs: s.logs(), Failure: failure.Error()}
+		return errors.Join(s.removeNodes(), os.RemoveAll(s.path("etcd")), os.RemoveAll(s.pki()), s.publish(state),
+			s.lock.Unlock())
 	})
 }
 
 // removeNodes removes real nodes and their files. If the nodes can't be removed, volumes of pods may still be mounted,
 // so the files stay.
-func (h *stateFolder) removeNodes() error {
-	if err := realnode.Remove(h.nodes()); err != nil {
+func (s *stateFolder) removeNodes() error {
+	if err := realnode.Remove(s.nodes()); err != nil {
 		return err
 	}
-	return os.RemoveAll(h.nodes())
+	return os.RemoveAll(s.nodes())
 }
 
-func (h *stateFolder) nodes() string { return h.path("nodes") }
+func (s *stateFolder) nodes() string { return s.path("nodes") }
 
 // publish replaces the status file atomically.
-func (h *stateFolder) publish(state Status) error {
+func (s *stateFolder) publish(state Status) error {
 	content, err := json.MarshalIndent(state, "", "  ")
 	if err != nil {
 		return err
 	}
-	draft := h.path(stateFile + ".new")
+	draft := s.path(stateFile + ".new")
 	err = os.WriteFile(draft, content, 0o600)
 	if err == nil {
-		err = os.Rename(draft, h.path(stateFile))
+		err = os.Rename(draft, s.path(stateFile))
 	}
 	if err != nil {
 		return binaries.Explain("write the sandbox's state", err)
@@ -225,8 +225,8 @@ func (h *stateFolder) publish(state Status) error {
 	return nil
 }
 
-func (h *stateFolder) read() (Status, error) {
-	content, err := os.ReadFile(h.path(stateFile))
+func (s *stateFolder) read() (Status, error) {
+	content, err := os.ReadFile(s.path(stateFile))
 	if err != nil {
 		return Status{}, err
 	}

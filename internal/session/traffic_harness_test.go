@@ -18,21 +18,21 @@ type traffic struct {
 }
 
 // note is called before each request.
-func (f *traffic) note(request *http.Request) error {
+func (t *traffic) note(request *http.Request) error {
 	if parsed, isForObjects := sandboxtest.ParseRequest(request); isForObjects {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.sent = append(f.sent, parsed)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.sent = append(t.sent, parsed)
 	}
 	return nil
 }
 
 // take returns the requests since the last call.
-func (f *traffic) take() []sandboxtest.Request {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	sent := f.sent
-	f.sent = nil
+func (t *traffic) take() []sandboxtest.Request {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sent := t.sent
+	t.sent = nil
 	return sent
 }
 

@@ -126,13 +126,13 @@ type lastBlock struct {
 	last []byte
 }
 
-func (t *lastBlock) Read(p []byte) (int, error) {
-	n, err := t.from.Read(p)
-	t.last = append(t.last, p[max(0, n-tarBlock):n]...)
-	t.last = append(t.last[:0], t.last[max(0, len(t.last)-tarBlock):]...)
+func (l *lastBlock) Read(p []byte) (int, error) {
+	n, err := l.from.Read(p)
+	l.last = append(l.last, p[max(0, n-tarBlock):n]...)
+	l.last = append(l.last[:0], l.last[max(0, len(l.last)-tarBlock):]...)
 	return n, err
 }
 
-func (t *lastBlock) isZero() bool {
-	return len(bytes.Trim(t.last, "\x00")) == 0
+func (l *lastBlock) isZero() bool {
+	return len(bytes.Trim(l.last, "\x00")) == 0
 }

@@ -27,12 +27,12 @@ func newDigestReader(reader io.Reader, want v1.Descriptor) (*digestReader, error
 	return &digestReader{from: reader, want: want, sum: sum}, nil
 }
 
-func (c *digestReader) Read(p []byte) (int, error) {
-	n, err := c.from.Read(p)
-	c.size += int64(n)
-	c.sum.Write(p[:n])
-	if c.size > c.want.Size {
-		return n, c.wrongSize()
+func (d *digestReader) Read(p []byte) (int, error) {
+	n, err := d.from.Read(p)
+	d.size += int64(n)
+	d.sum.Write(p[:n])
+	if d.size > d.want.Size {
+		return n, d.wrongSize()
 	}
 	// The registry library verifies the stream at the end, too, but its error has fewer
 	// details than that of verify.
@@ -44,29 +44,29 @@ func (c *digestReader) Read(p []byte) (int, error) {
 
 // verify reads the rest of the stream, and compares size and digest. Content must not be used until
 // verify has returned nil.
-func (c *digestReader) verify() error {
-	if c.size > c.want.Size {
-		return c.wrongSize()
+func (d *digestReader) verify() error {
+	if d.size > d.want.Size {
+		return d.wrongSize()
 	}
-	if _, err := io.Copy(io.Discard, c); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := io.Copy(io.Discard, d); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
 	}
-	if c.size != c.want.Size {
-		return c.wrongSize()
+	if d.size != d.want.Size {
+		return d.wrongSize()
 	}
-	return c.wrongDigest()
+	return d.wrongDigest()
 }
 
-func (c *digestReader) wrongSize() error {
-	if c.size > c.want.Size {
-		return fmt.Errorf("content has more than the %d bytes that it should", c.want.Size)
+func (d *digestReader) wrongSize() error {
+	if d.size > d.want.Size {
+		return fmt.Errorf("content has more than the %d bytes that it should", d.want.Size)
 	}
-	return fmt.Errorf("content ends after %d of %d bytes", c.size, c.want.Size)
+	return fmt.Errorf("content ends after %d of %d bytes", d.size, d.want.Size)
 }
 
-func (c *digestReader) wrongDigest() error {
-	got := v1.Hash{Algorithm: c.want.Digest.Algorithm, Hex: hex.EncodeToString(c.sum.Sum(nil))}
-	if got == c.want.Digest {
+func (d *digestReader) wrongDigest() error {
+	got := v1.Hash{Algorithm: d.want.Digest.Algorithm, Hex: hex.EncodeToString(d.sum.Sum(nil))}
+	if got == d.want.Digest {
 		return nil
 	}
 	return fmt.Errorf("content has digest %s", got)

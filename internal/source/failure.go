@@ -20,7 +20,7 @@ type phrase struct {
 	text    string
 }
 
-func (v phrase) Error() string { return v.text }
+func (p phrase) Error() string { return p.text }
 
 // wrapError returns the error of the package for err.
 func wrapError(ctx context.Context, ref string, err error) error {
@@ -47,8 +47,8 @@ type rewordedError struct {
 	err  error
 }
 
-func (c *rewordedError) Error() string { return c.text }
-func (c *rewordedError) Unwrap() error { return c.err }
+func (r *rewordedError) Error() string { return r.text }
+func (r *rewordedError) Unwrap() error { return r.err }
 
 // maxMessage bounds the text of an error: a registry may send any.
 const maxMessage = 2000

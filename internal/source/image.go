@@ -61,9 +61,9 @@ type extractor struct {
 }
 
 // findManifest returns the manifest of the image for the platform that a descriptor refers to.
-func (t *extractor) findManifest(ctx context.Context, described v1.Descriptor) (*v1.Manifest, error) {
+func (e *extractor) findManifest(ctx context.Context, described v1.Descriptor) (*v1.Manifest, error) {
 	for range maxNesting {
-		raw, err := t.store.manifest(ctx, described)
+		raw, err := e.store.manifest(ctx, described)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func (t *extractor) findManifest(ctx context.Context, described v1.Descriptor) (
 			return nil, fmt.Errorf("manifest %s is of type %q, which is neither an image nor an index of some",
 				described.Digest, kind)
 		}
-		if described, err = choosePlatform(either.Manifests, t.platform); err != nil {
+		if described, err = choosePlatform(either.Manifests, e.platform); err != nil {
 			return nil, err
 		}
 	}
@@ -117,10 +117,10 @@ func choosePlatform(images []v1.Descriptor, wanted v1.Platform) (v1.Descriptor, 
 }
 
 // extractPayload extracts the payload from the layers of an image.
-func (t *extractor) extractPayload(ctx context.Context, manifest *v1.Manifest) (fs.FS, error) {
-	payload := newTree(t.budget, true)
+func (e *extractor) extractPayload(ctx context.Context, manifest *v1.Manifest) (fs.FS, error) {
+	payload := newTree(e.budget, true)
 	for _, described := range manifest.Layers {
-		layer, err := t.readLayer(ctx, described)
+		layer, err := e.readLayer(ctx, described)
 		if err != nil {
 			return nil, fmt.Errorf("layer %s: %w", described.Digest, err)
 		}
@@ -131,18 +131,18 @@ func (t *extractor) extractPayload(ctx context.Context, manifest *v1.Manifest) (
 			phrase{text: fmt.Sprintf("is not a release image: it has neither %s/ nor %s/", manifestsDir,
 				releaseManifestsDir)}
 	}
-	return payload.files(".", t.budget.limits)
+	return payload.files(".", e.budget.limits)
 }
 
 // readLayer reads a whole layer and keeps the files of the payload.
-func (t *extractor) readLayer(ctx context.Context, described v1.Descriptor) (*tree, error) {
+func (e *extractor) readLayer(ctx context.Context, described v1.Descriptor) (*tree, error) {
 	// A long stream may unpack to nothing, so its compressed size is checked as well.
-	if described.Size > t.budget.limits.Unpacked {
+	if described.Size > e.budget.limits.Unpacked {
 		return nil,
 			sizeError(fmt.Sprintf("it has %d bytes: the limit for unpacking is %s", described.Size,
-				inBytes(t.budget.limits.Unpacked)))
+				inBytes(e.budget.limits.Unpacked)))
 	}
-	blob, err := t.store.blob(ctx, described)
+	blob, err := e.store.blob(ctx, described)
 	if err != nil {
 		return nil, err
 	}
@@ -151,8 +151,8 @@ func (t *extractor) readLayer(ctx context.Context, described v1.Descriptor) (*tr
 	if err != nil {
 		return nil, err
 	}
-	files := newTree(t.budget, true)
-	err = t.unpack(checked, files)
+	files := newTree(e.budget, true)
+	err = e.unpack(checked, files)
 	if isSizeError(err) || ctx.Err() != nil {
 		return nil, err
 	}
@@ -163,13 +163,13 @@ func (t *extractor) readLayer(ctx context.Context, described v1.Descriptor) (*tr
 	return files, err
 }
 
-func (t *extractor) unpack(layer io.Reader, files *tree) error {
+func (e *extractor) unpack(layer io.Reader, files *tree) error {
 	unpacked, done, err := decompress(layer)
 	if err != nil {
 		return err
 	}
 	defer done()
-	counted := t.budget.countingReader(unpacked)
+	counted := e.budget.countingReader(unpacked)
 	if err := files.read(counted); err != nil {
 		return err
 	}

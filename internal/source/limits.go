@@ -112,7 +112,7 @@ func interruptible(ctx context.Context, reader io.Reader) io.Reader {
 
 type readerFunc func([]byte) (int, error)
 
-func (read readerFunc) Read(p []byte) (int, error) { return read(p) }
+func (r readerFunc) Read(p []byte) (int, error) { return r(p) }
 
 // inBytes returns a size with the largest exact unit.
 func inBytes(n int64) string {

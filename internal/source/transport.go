@@ -29,7 +29,7 @@ type limitError string
 
 func (e limitError) Error() string { return string(e) }
 
-func (b limitedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+func (l limitedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	first, redirects := request, 0
 	for first.Response != nil && first.Response.Request != nil {
 		first, redirects = first.Response.Request, redirects+1
@@ -41,7 +41,7 @@ func (b limitedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 		return nil, limitError(fmt.Sprintf("%s redirects more than %d times", first.URL.Host, maxRedirects))
 	}
 	ctx, cancel := context.WithCancelCause(request.Context())
-	response, err := b.next.RoundTrip(request.WithContext(ctx))
+	response, err := l.next.RoundTrip(request.WithContext(ctx))
 	if err != nil {
 		cancel(nil)
 		return nil, err

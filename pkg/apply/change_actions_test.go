@@ -181,45 +181,45 @@ type theirs struct {
 	namespace string
 }
 
-func (o theirs) objects() dynamic.ResourceInterface {
-	return dynamic.NewForConfigOrDie(test.Sandbox(o).Config).Resource(o.resource).Namespace(o.namespace)
+func (t theirs) objects() dynamic.ResourceInterface {
+	return dynamic.NewForConfigOrDie(test.Sandbox(t).Config).Resource(t.resource).Namespace(t.namespace)
 }
 
-func (o theirs) write(patch string, part ...string) {
-	o.Helper()
+func (t theirs) write(patch string, part ...string) {
+	t.Helper()
 	if patch == "" {
 		return
 	}
-	if _, err := o.objects().Patch(o.Context(), "it", types.MergePatchType, []byte(patch),
+	if _, err := t.objects().Patch(t.Context(), "it", types.MergePatchType, []byte(patch),
 		metav1.PatchOptions{FieldManager: "bob"}, part...); err != nil {
-		o.Error(err)
+		t.Error(err)
 	}
 }
 
 // age changes the object so that it was applied an hour ago. Times alone can't be changed.
-func (o theirs) age() {
-	o.Helper()
-	object, err := o.objects().Get(o.Context(), "it", metav1.GetOptions{})
+func (t theirs) age() {
+	t.Helper()
+	object, err := t.objects().Get(t.Context(), "it", metav1.GetOptions{})
 	if err != nil {
-		o.Fatal(err)
+		t.Fatal(err)
 	}
 	entries, err := json.Marshal(object.GetManagedFields())
 	if err != nil {
-		o.Fatal(err)
+		t.Fatal(err)
 	}
 	ago := time.Now().Add(-time.Hour)
 	for _, entry := range object.GetManagedFields() {
 		entries = bytes.ReplaceAll(entries, []byte(entry.Time.UTC().Format(time.RFC3339)),
 			[]byte(ago.UTC().Format(time.RFC3339)))
 	}
-	patched, err := o.objects().Patch(o.Context(), "it", types.MergePatchType,
+	patched, err := t.objects().Patch(t.Context(), "it", types.MergePatchType,
 		fmt.Appendf(nil, `{"metadata":{"managedFields":%s,"annotations":{"theirs":"yes"}}}`, entries),
 		metav1.PatchOptions{FieldManager: "bob"})
 	if err != nil {
-		o.Fatal(err)
+		t.Fatal(err)
 	}
 	if !isOld(patched) {
-		o.Fatalf("it did not grow old: %v", patched.GetManagedFields())
+		t.Fatalf("it did not grow old: %v", patched.GetManagedFields())
 	}
 }
 

@@ -51,57 +51,57 @@ func newTombstoned(t *testing.T) tombstoned {
 }
 
 // bring creates the ConfigMap.
-func (g tombstoned) bring(change func(*corev1.ConfigMap)) *corev1.ConfigMap {
-	g.Helper()
+func (t tombstoned) bring(change func(*corev1.ConfigMap)) *corev1.ConfigMap {
+	t.Helper()
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Data: map[string]string{"colour": "red"}}
 	if change != nil {
 		change(config)
 	}
-	made, err := test.Client(g).CoreV1().ConfigMaps(g.namespace).Create(g.Context(), config,
+	made, err := test.Client(t).CoreV1().ConfigMaps(t.namespace).Create(t.Context(), config,
 		metav1.CreateOptions{FieldManager: cmp.Or(config.Annotations["by"], "bob")})
 	if err != nil {
-		g.Fatal(err)
+		t.Fatal(err)
 	}
 	return made
 }
 
 // held adds a finalizer to the ConfigMap, and removes it after the test.
-func (g tombstoned) held(config *corev1.ConfigMap) {
+func (t tombstoned) held(config *corev1.ConfigMap) {
 	config.Finalizers = []string{"example.com/hold"}
-	g.Cleanup(func() {
-		_, _ = test.Client(g).CoreV1().ConfigMaps(g.namespace).Patch(context.Background(), "old", types.MergePatchType,
+	t.Cleanup(func() {
+		_, _ = test.Client(t).CoreV1().ConfigMaps(t.namespace).Patch(context.Background(), "old", types.MergePatchType,
 			[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	})
 }
 
-func (g tombstoned) remove() {
-	g.Helper()
-	if err := test.Client(g).CoreV1().ConfigMaps(g.namespace).Delete(g.Context(), "old",
+func (t tombstoned) remove() {
+	t.Helper()
+	if err := test.Client(t).CoreV1().ConfigMaps(t.namespace).Delete(t.Context(), "old",
 		metav1.DeleteOptions{}); err != nil {
-		g.Fatal(err)
+		t.Fatal(err)
 	}
 }
 
 // remember writes the release's record.
-func (g tombstoned) remember(change func(*record.Record)) {
-	g.Helper()
-	store := record.NewStore(test.Client(g), "default", g.namespace)
-	known, _, err := store.Load(g.Context())
+func (t tombstoned) remember(change func(*record.Record)) {
+	t.Helper()
+	store := record.NewStore(test.Client(t), "default", t.namespace)
+	known, _, err := store.Load(t.Context())
 	if err != nil {
-		g.Fatal(err)
+		t.Fatal(err)
 	}
 	change(known)
-	if err := store.Save(g.Context(), known); err != nil {
-		g.Fatal(err)
+	if err := store.Save(t.Context(), known); err != nil {
+		t.Fatal(err)
 	}
 }
 
 // asked notes in the record that the delete was requested.
-func (g tombstoned) asked(uid types.UID) {
-	g.Helper()
-	g.remember(func(r *record.Record) {
+func (t tombstoned) asked(uid types.UID) {
+	t.Helper()
+	t.remember(func(r *record.Record) {
 		r.RequestDelete(record.Tombstone{
-			ID:          g.release.Manifests[0].ID(),
+			ID:          t.release.Manifests[0].ID(),
 			UID:         uid,
 			Version:     "1.0.0",
 			RequestedAt: metav1.Now(),
@@ -110,20 +110,20 @@ func (g tombstoned) asked(uid types.UID) {
 }
 
 // sent notes in the record that the delete request for an object was sent.
-func (g tombstoned) sent(uid types.UID) {
-	g.Helper()
-	g.asked(uid)
-	g.remember(func(r *record.Record) { r.MarkSent(g.release.Manifests[0].ID(), uid) })
+func (t tombstoned) sent(uid types.UID) {
+	t.Helper()
+	t.asked(uid)
+	t.remember(func(r *record.Record) { r.MarkSent(t.release.Manifests[0].ID(), uid) })
 }
 
 // applied notes that a version with the tombstone was applied.
-func (g tombstoned) applied(mode graph.Mode) {
-	g.Helper()
-	g.remember(func(r *record.Record) {
+func (t tombstoned) applied(mode graph.Mode) {
+	t.Helper()
+	t.remember(func(r *record.Record) {
 		r.Begin(record.HistoryEntry{
 			Version:    "1.0.0",
 			Mode:       string(mode),
-			Tombstones: []kinds.ID{g.release.Manifests[0].ID()},
+			Tombstones: []kinds.ID{t.release.Manifests[0].ID()},
 		})
 		r.Complete(metav1.Now())
 	})
@@ -286,18 +286,18 @@ func TestEveryStateOfATombstoneInEveryMode(t *testing.T) {
 }
 
 // story returns the outcome of the tombstone.
-func (g tombstoned) story(did applied) string {
-	g.Helper()
+func (t tombstoned) story(did applied) string {
+	t.Helper()
 	change := did.Changes[0]
 	message := change.Message
 	if change.Err != nil {
 		message = change.Err.Reason + ": " + change.Err.Err.Error()
 	}
 	lines := []string{strings.TrimSuffix(fmt.Sprintf("%s: %s", change.Action, timeless(message)), ": ")}
-	lines = append(lines, eventsOn(g.T, g.namespace, "ConfigMap", "old")...)
-	known, _, err := record.NewStore(test.Client(g), "default", g.namespace).Load(g.Context())
+	lines = append(lines, eventsOn(t.T, t.namespace, "ConfigMap", "old")...)
+	known, _, err := record.NewStore(test.Client(t), "default", t.namespace).Load(t.Context())
 	if err != nil {
-		g.Fatal(err)
+		t.Fatal(err)
 	}
 	for range known.Tombstones {
 		lines = append(lines, "asked")
@@ -406,11 +406,11 @@ func TestNothingIsDeletedWithoutARecord(t *testing.T) {
 }
 
 // wants fails the test if the ConfigMap does not have a UID.
-func (g tombstoned) wants(uid types.UID) {
-	g.Helper()
-	config, err := test.Client(g).CoreV1().ConfigMaps(g.namespace).Get(g.Context(), "old", metav1.GetOptions{})
+func (t tombstoned) wants(uid types.UID) {
+	t.Helper()
+	config, err := test.Client(t).CoreV1().ConfigMaps(t.namespace).Get(t.Context(), "old", metav1.GetOptions{})
 	if err != nil || config.UID != uid || config.DeletionTimestamp != nil {
-		g.Errorf("the ConfigMap has changed: %v, %v", config, err)
+		t.Errorf("the ConfigMap has changed: %v, %v", config, err)
 	}
 }
 

@@ -37,19 +37,19 @@ type hookedRelease struct {
 	isCreateOnly bool // the Deployment with hooks is annotated create-only
 }
 
-func (s hookedRelease) files() string {
-	if s.strategy == "" {
-		s.strategy = "RollingUpdate"
+func (h hookedRelease) files() string {
+	if h.strategy == "" {
+		h.strategy = "RollingUpdate"
 	}
-	if s.replicas == "" {
-		s.replicas = "replicas: 2"
+	if h.replicas == "" {
+		h.replicas = "replicas: 2"
 	}
 	annotations := ""
-	if s.hooks != "" {
+	if h.hooks != "" {
 		annotations = "annotations:\n    runlevel.dev/lifecycle-hooks: |\n" +
-			strings.ReplaceAll("\n"+strings.TrimSpace(s.hooks), "\n", "\n      ")[1:]
+			strings.ReplaceAll("\n"+strings.TrimSpace(h.hooks), "\n", "\n      ")[1:]
 	}
-	if s.isCreateOnly {
+	if h.isCreateOnly {
 		annotations += "\n    release.openshift.io/create-only: \"true\""
 	}
 	return fmt.Sprintf(`
@@ -73,7 +73,7 @@ spec:
         env: [%s]
 -- 0000_10_shop_20.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: after, namespace: NS}}
-`, annotations, s.replicas, s.strategy, s.image, s.env)
+`, annotations, h.replicas, h.strategy, h.image, h.env)
 }
 
 // hookThat returns a hook with the app's image. The environment sets how the sandbox ends its pod.

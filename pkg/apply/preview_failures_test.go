@@ -92,10 +92,10 @@ func TestPreviewReportsRetriedFailures(t *testing.T) {
 }
 
 // asObstacle returns the preparation of a case whose object the server refuses until an administrator fixes the cause.
-func (h retriedCase) asObstacle() func(*testing.T, string) {
+func (r retriedCase) asObstacle() func(*testing.T, string) {
 	return func(t *testing.T, namespace string) {
 		t.Helper()
-		_ = h.prepare(t, namespace)
+		_ = r.prepare(t, namespace)
 	}
 }
 

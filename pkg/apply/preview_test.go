@@ -104,33 +104,33 @@ type previewCase struct {
 }
 
 // check previews a payload, applies it, and compares.
-func (f previewCase) check(t *testing.T) {
+func (p previewCase) check(t *testing.T) {
 	namespace := test.Namespace(t)
-	if f.prepare != nil {
-		f.prepare(t, namespace)
+	if p.prepare != nil {
+		p.prepare(t, namespace)
 	}
-	f.options.NoWait = true
-	if f.given != "" {
-		did := run(t, t.Context(), load(t, namespace, namespace, f.given), apply.Options{})
+	p.options.NoWait = true
+	if p.given != "" {
+		did := run(t, t.Context(), load(t, namespace, namespace, p.given), apply.Options{})
 		if did.Err != nil {
 			t.Fatal(did.Err)
 		}
 	}
-	if f.then != nil {
-		f.then(t, namespace)
+	if p.then != nil {
+		p.then(t, namespace)
 	}
-	release := load(t, namespace, namespace, f.files)
-	f.options.Refusals = knownRefusals(t, release)
-	saw := preview(t, t.Context(), test.Sandbox(t).Config, release, f.options)
-	if diff := cmp.Diff(f.want, saw.previewed(namespace)); diff != "" {
+	release := load(t, namespace, namespace, p.files)
+	p.options.Refusals = knownRefusals(t, release)
+	saw := preview(t, t.Context(), test.Sandbox(t).Config, release, p.options)
+	if diff := cmp.Diff(p.want, saw.previewed(namespace)); diff != "" {
 		t.Error("the preview:", diff)
 	}
-	if f.done == "nothing" {
+	if p.done == "nothing" {
 		return
 	}
-	f.options.Timeout = patience
-	did := run(t, t.Context(), release, f.options)
-	want := f.done
+	p.options.Timeout = patience
+	did := run(t, t.Context(), release, p.options)
+	want := p.done
 	if want == "" {
 		want = saw.actionText(namespace)
 	}
@@ -138,7 +138,7 @@ func (f previewCase) check(t *testing.T) {
 		t.Error("the run:", did.Err, diff)
 	}
 	for i, change := range saw.Changes {
-		if f.isOther || change.Look == nil || change.Look.Would == nil || change.Look.Unchecked != "" {
+		if p.isOther || change.Look == nil || change.Look.Would == nil || change.Look.Unchecked != "" {
 			continue
 		}
 		if diff := cmp.Diff(whatCounts(change.Look.Would), whatCounts(liveOf(t, release.Manifests[i]))); diff != "" {

@@ -32,31 +32,31 @@ type latch struct {
 	ended   atomic.Int32 // ended waits
 }
 
-func (g *latch) open() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.isOpen = true
-	for _, wake := range g.waiting {
+func (l *latch) open() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isOpen = true
+	for _, wake := range l.waiting {
 		wake()
 	}
 }
 
 // hook returns a hook that waits until the latch is open.
-func (g *latch) hook(stage string) apply.Hook {
+func (l *latch) hook(stage string) apply.Hook {
 	return apply.Hook{Stage: stage, Try: func(context.Context) (string, func(func()) func()) {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if g.isOpen {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.isOpen {
 			return "", nil
 		}
 		return "the gate is closed", func(wake func()) func() {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			if g.isOpen { // it was opened after the try
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.isOpen { // it was opened after the try
 				wake()
 			}
-			g.waiting = append(g.waiting, wake)
-			return func() { g.ended.Add(1) }
+			l.waiting = append(l.waiting, wake)
+			return func() { l.ended.Add(1) }
 		}
 	}}
 }

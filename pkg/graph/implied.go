@@ -99,23 +99,23 @@ func newIndex(tasks []Task) *index {
 }
 
 // servedBy finds the workloads whose pods a Service selects.
-func (x *index) servedBy(service types.NamespacedName) []int {
-	found, known := x.served[service]
+func (in *index) servedBy(service types.NamespacedName) []int {
+	found, known := in.served[service]
 	if !known {
-		found = x.findWorkloads(service)
-		x.served[service] = found
+		found = in.findWorkloads(service)
+		in.served[service] = found
 	}
 	return found
 }
 
-func (x *index) findWorkloads(service types.NamespacedName) []int {
-	position, known := x.services[service]
+func (in *index) findWorkloads(service types.NamespacedName) []int {
+	position, known := in.services[service]
 	if !known {
 		return nil
 	}
 	var found []int
-	for _, i := range x.workloads.Candidates(x.tasks[position].Object()) {
-		if Selects(x.tasks[position].Object(), x.tasks[i].Object()) {
+	for _, i := range in.workloads.Candidates(in.tasks[position].Object()) {
+		if Selects(in.tasks[position].Object(), in.tasks[i].Object()) {
 			found = append(found, i)
 		}
 	}
@@ -130,23 +130,23 @@ type podLabel struct{ namespace, key, value string }
 
 // Add adds a workload under the pod labels of an object. A workload that several objects in a row add has each label
 // once.
-func (x PodIndex[T]) Add(object *unstructured.Unstructured, workload T) {
+func (p PodIndex[T]) Add(object *unstructured.Unstructured, workload T) {
 	pods, _, _ := unstructured.NestedStringMap(object.Object, "spec", "template", "metadata", "labels")
 	for key, value := range pods {
 		label := podLabel{object.GetNamespace(), key, value}
-		if known := x[label]; len(known) == 0 || known[len(known)-1] != workload {
-			x[label] = append(known, workload)
+		if known := p[label]; len(known) == 0 || known[len(known)-1] != workload {
+			p[label] = append(known, workload)
 		}
 	}
 }
 
 // Candidates returns the workloads that a Service may select: those with the rarest label of its selector.
-func (x PodIndex[T]) Candidates(service *unstructured.Unstructured) []T {
+func (p PodIndex[T]) Candidates(service *unstructured.Unstructured) []T {
 	selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
 	var fewest []T
 	isFirst := true
 	for key, value := range selector {
-		if found := x[podLabel{service.GetNamespace(), key, value}]; isFirst || len(found) < len(fewest) {
+		if found := p[podLabel{service.GetNamespace(), key, value}]; isFirst || len(found) < len(fewest) {
 			fewest, isFirst = found, false
 		}
 	}

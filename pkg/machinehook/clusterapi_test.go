@@ -60,12 +60,12 @@ func TestServerHookOfClusterAPI(t *testing.T) {
 }
 
 // expectCordoned checks whether the node of a Machine takes pods.
-func (s *fixture) expectCordoned(m *clusterv1.Machine, isCordoned bool) {
-	s.Helper()
+func (f *fixture) expectCordoned(m *clusterv1.Machine, isCordoned bool) {
+	f.Helper()
 	node := &corev1.Node{}
-	s.Must(s.Get(s.Context(), client.ObjectKey{Name: m.Name}, node))
+	f.Must(f.Get(f.Context(), client.ObjectKey{Name: m.Name}, node))
 	if node.Spec.Unschedulable != isCordoned {
-		s.Errorf("the node is cordoned: %t", node.Spec.Unschedulable)
+		f.Errorf("the node is cordoned: %t", node.Spec.Unschedulable)
 	}
 }
 
@@ -163,25 +163,25 @@ func newClusterAPISite(t *testing.T) *fixture {
 }
 
 // addClusterAPI creates a Machine of Cluster API, and waits until its node exists.
-func (s *fixture) addClusterAPI(name string, annotations map[string]string) *clusterv1.Machine {
-	s.Helper()
-	m := s.clusterAPIMachine(name)
+func (f *fixture) addClusterAPI(name string, annotations map[string]string) *clusterv1.Machine {
+	f.Helper()
+	m := f.clusterAPIMachine(name)
 	m.Labels, m.Annotations = map[string]string{"role": "web"}, annotations
 	infrastructure := &v1alpha1.KwokMachine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
 	infrastructure.Spec.Address = newAddress()
-	s.MustCreate(infrastructure)
-	s.MustCreate(m)
-	s.DeleteAfterwards(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name}})
-	return machinetest.Await(s, s, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool {
+	f.MustCreate(infrastructure)
+	f.MustCreate(m)
+	f.DeleteAfterwards(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name}})
+	return machinetest.Await(f, f, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool {
 		return m.Status.NodeRef.Name != ""
 	})
 }
 
 // clusterAPIMachine returns a Machine without creating it.
-func (s *fixture) clusterAPIMachine(name string) *clusterv1.Machine {
-	name = s.Namespace + "-" + name
+func (f *fixture) clusterAPIMachine(name string) *clusterv1.Machine {
+	name = f.Namespace + "-" + name
 	return &clusterv1.Machine{
-		ObjectMeta: s.Meta(name),
+		ObjectMeta: f.Meta(name),
 		Spec: clusterv1.MachineSpec{
 			ClusterName: "shop", Bootstrap: clusterv1.Bootstrap{DataSecretName: &name},
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{
@@ -194,10 +194,10 @@ func (s *fixture) clusterAPIMachine(name string) *clusterv1.Machine {
 }
 
 // awaitAnnotations waits until a Machine has these annotations of hooks, and no others.
-func (s *fixture) awaitAnnotations(m *clusterv1.Machine, want ...string) {
-	s.Helper()
+func (f *fixture) awaitAnnotations(m *clusterv1.Machine, want ...string) {
+	f.Helper()
 	slices.Sort(want)
-	machinetest.Await(s, s, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool {
+	machinetest.Await(f, f, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool {
 		var got []string
 		for key, owner := range m.Annotations {
 			if strings.Contains(key, ".delete.hook.") {

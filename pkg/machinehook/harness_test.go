@@ -55,24 +55,24 @@ func newFixture(t *testing.T) *fixture {
 }
 
 // serve runs the controller of a hook like a separate process.
-func (s *fixture) serve(h machinehook.MachineHook) (stop func()) {
-	s.Helper()
-	return s.serveBy(shared.Sandbox(s).Config, h)
+func (f *fixture) serve(h machinehook.MachineHook) (stop func()) {
+	f.Helper()
+	return f.serveBy(shared.Sandbox(f).Config, h)
 }
 
-func (s *fixture) serveBy(config *rest.Config, h machinehook.MachineHook) (stop func()) {
-	s.Helper()
-	return s.ManageWith(config, func(mgr ctrl.Manager) error { return h.SetupWithManager(mgr) })
+func (f *fixture) serveBy(config *rest.Config, h machinehook.MachineHook) (stop func()) {
+	f.Helper()
+	return f.ManageWith(config, func(mgr ctrl.Manager) error { return h.SetupWithManager(mgr) })
 }
 
 // add creates a machine that runs once its node exists. Nodes have the names of their machines, so each test must use
 // other names.
-func (s *fixture) add(name string, hooks machinev1beta1.LifecycleHooks) *machinev1beta1.Machine {
-	s.Helper()
+func (f *fixture) add(name string, hooks machinev1beta1.LifecycleHooks) *machinev1beta1.Machine {
+	f.Helper()
 	m := &machinev1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.Namespace,
-			Name:      s.Namespace + "-" + name,
+			Namespace: f.Namespace,
+			Name:      f.Namespace + "-" + name,
 			Labels:    map[string]string{"role": "web"},
 		},
 		Spec: machinev1beta1.MachineSpec{LifecycleHooks: hooks,
@@ -82,9 +82,9 @@ func (s *fixture) add(name string, hooks machinev1beta1.LifecycleHooks) *machine
 					newAddress()),
 			}}},
 	}
-	s.MustCreate(m)
-	s.DeleteAfterwards(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name}})
-	return s.await(m, func(m *machinev1beta1.Machine) bool { return m.Status.NodeRef != nil })
+	f.MustCreate(m)
+	f.DeleteAfterwards(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name}})
+	return f.await(m, func(m *machinev1beta1.Machine) bool { return m.Status.NodeRef != nil })
 }
 
 // newAddress returns one for a machine: no controller sees the machines of all tests, so that it could choose.
@@ -93,16 +93,16 @@ func newAddress() string {
 	return fmt.Sprintf("127.1.%d.%d", n/250, n%250+1)
 }
 
-func (s *fixture) await(m *machinev1beta1.Machine,
+func (f *fixture) await(m *machinev1beta1.Machine,
 	isWanted func(*machinev1beta1.Machine) bool) *machinev1beta1.Machine {
-	s.Helper()
-	return s.AwaitMachine(m.Name, isWanted)
+	f.Helper()
+	return f.AwaitMachine(m.Name, isWanted)
 }
 
 // awaitHook waits until a machine has a hook, or has it no more.
-func (s *fixture) awaitHook(m *machinev1beta1.Machine, h machinehook.MachineHook, exists bool) *machinev1beta1.Machine {
-	s.Helper()
-	return s.await(m, func(m *machinev1beta1.Machine) bool {
+func (f *fixture) awaitHook(m *machinev1beta1.Machine, h machinehook.MachineHook, exists bool) *machinev1beta1.Machine {
+	f.Helper()
+	return f.await(m, func(m *machinev1beta1.Machine) bool {
 		return slices.Contains(hooksOf(m), described(h)) == exists
 	})
 }

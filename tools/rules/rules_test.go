@@ -483,17 +483,17 @@ func (s seriesSet) Querier(int64, int64) (storage.Querier, error) {
 // A resultSeries iterates over the series of a query's result.
 type resultSeries struct{ remaining, current []storage.Series }
 
-func (f *resultSeries) Next() bool {
-	if len(f.remaining) == 0 {
+func (r *resultSeries) Next() bool {
+	if len(r.remaining) == 0 {
 		return false
 	}
-	f.current = f.remaining[:1]
-	f.remaining = f.remaining[1:]
+	r.current = r.remaining[:1]
+	r.remaining = r.remaining[1:]
 	return true
 }
-func (f *resultSeries) At() storage.Series                { return f.current[0] }
-func (f *resultSeries) Err() error                        { return nil }
-func (f *resultSeries) Warnings() annotations.Annotations { return nil }
+func (r *resultSeries) At() storage.Series                { return r.current[0] }
+func (r *resultSeries) Err() error                        { return nil }
+func (r *resultSeries) Warnings() annotations.Annotations { return nil }
 
 // A sample is a number with its time in milliseconds.
 type sample struct {

@@ -70,15 +70,15 @@ func Read(data []byte) *Cache {
 }
 
 // Bytes returns all fingerprints, in a stable order.
-func (s *Cache) Bytes() []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	data := make([]byte, 0, len(s.objects)*entrySize)
-	for _, name := range slices.SortedFunc(maps.Keys(s.objects), func(a, b digest) int {
+func (c *Cache) Bytes() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	data := make([]byte, 0, len(c.objects)*entrySize)
+	for _, name := range slices.SortedFunc(maps.Keys(c.objects), func(a, b digest) int {
 		return bytes.Compare(a[:], b[:])
 	}) {
 		data = append(data, name[:]...)
-		for _, item := range s.objects[name] {
+		for _, item := range c.objects[name] {
 			data = append(data, item[:]...)
 		}
 	}
@@ -88,34 +88,34 @@ func (s *Cache) Bytes() []byte {
 // Update returns the bytes to store instead of kept. If the caches differ only in the versions of objects that
 // were ready, it returns kept: otherwise each run would write them again. They are also written if more objects
 // are ready than before.
-func (s *Cache) Update(kept []byte) []byte {
-	before, current := Read(kept), Read(s.Bytes())
+func (c *Cache) Update(kept []byte) []byte {
+	before, current := Read(kept), Read(c.Bytes())
 	areMore := current.forgetReady() > before.forgetReady()
 	if maps.Equal(before.objects, current.objects) && !areMore {
 		return kept
 	}
-	return s.Bytes()
+	return c.Bytes()
 }
 
 // forgetReady removes the readiness of all objects from an unshared cache, and returns how many were ready.
-func (s *Cache) forgetReady() (count int) {
-	for name, p := range s.objects {
+func (c *Cache) forgetReady() (count int) {
+	for name, p := range c.objects {
 		if p[ready] != (digest{}) {
 			count++
 		}
 		p[ready] = digest{}
-		s.objects[name] = p
+		c.objects[name] = p
 	}
 	return count
 }
 
 // MergeInto returns the bytes of others, in which the fingerprints of this cache replace those of the same objects.
 // Objects that an apply has not reached yet keep theirs.
-func (s *Cache) MergeInto(others []byte) []byte {
+func (c *Cache) MergeInto(others []byte) []byte {
 	all := Read(others)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, p := range s.objects {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, p := range c.objects {
 		before := all.objects[name]
 		for _, i := range []int{exact, ours, ready} {
 			if p[i] == (digest{}) {
@@ -128,90 +128,90 @@ func (s *Cache) MergeInto(others []byte) []byte {
 }
 
 // find returns the fingerprints of an object.
-func (s *Cache) find(id kinds.ID) prints {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.objects[byName(id)]
+func (c *Cache) find(id kinds.ID) prints {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.objects[byName(id)]
 }
 
 // change changes the fingerprints of an object, and adds the object if it is not known.
-func (s *Cache) change(id kinds.ID, change func(*prints)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.objects[byName(id)]
+func (c *Cache) change(id kinds.ID, change func(*prints)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.objects[byName(id)]
 	change(&p)
-	s.objects[byName(id)] = p
+	c.objects[byName(id)] = p
 }
 
 // Add adds an object as it is after it was applied. An object without a resourceVersion, as an aggregated API may
 // have, is left out: it would seem never to have been written since.
-func (s *Cache) Add(m objectmeta.LiveMetadata, from AppliedFrom) {
+func (c *Cache) Add(m objectmeta.LiveMetadata, from AppliedFrom) {
 	if m.ResourceVersion != "" {
-		s.change(m.ID, func(p *prints) { p[exact], p[ours] = exactOf(m, from), oursOf(m, from) })
+		c.change(m.ID, func(p *prints) { p[exact], p[ours] = exactOf(m, from), oursOf(m, from) })
 	}
 }
 
 // CarryOver copies the fingerprints of an object from another cache if they show that the object can't have changed
 // since it was applied from the same manifest, and reports whether they do. It calls countsChanges, whether the
 // object's generation counts all changes of its body, only if that matters.
-func (s *Cache) CarryOver(from *Cache, m objectmeta.LiveMetadata, origin AppliedFrom, countsChanges func() bool) bool {
+func (c *Cache) CarryOver(from *Cache, m objectmeta.LiveMetadata, origin AppliedFrom, countsChanges func() bool) bool {
 	before := from.find(m.ID)
 	isKnown := before[exact] == exactOf(m, origin) ||
 		m.Generation != 0 && before[ours] == oursOf(m, origin) && m.HasMetadataOf(origin.Metadata) && countsChanges()
 	if isKnown {
-		s.change(m.ID, func(p *prints) { p[exact], p[ours] = before[exact], before[ours] })
+		c.change(m.ID, func(p *prints) { p[exact], p[ours] = before[exact], before[ours] })
 	}
 	return isKnown
 }
 
 // AddReady adds that an object was ready as it is, by some standard.
-func (s *Cache) AddReady(m objectmeta.LiveMetadata, from AppliedFrom, standard string) {
+func (c *Cache) AddReady(m objectmeta.LiveMetadata, from AppliedFrom, standard string) {
 	if m.ResourceVersion != "" {
-		s.change(m.ID, func(p *prints) { p[ready] = readinessOf(m, from, standard) })
+		c.change(m.ID, func(p *prints) { p[ready] = readinessOf(m, from, standard) })
 	}
 }
 
 // CarryOverReady marks an unchanged object as ready if it was ready in another cache, and reports whether it was.
-func (s *Cache) CarryOverReady(from *Cache, m objectmeta.LiveMetadata, origin AppliedFrom, standard string) bool {
+func (c *Cache) CarryOverReady(from *Cache, m objectmeta.LiveMetadata, origin AppliedFrom, standard string) bool {
 	wasReady := from.find(m.ID)[ready] == readinessOf(m, origin, standard)
 	if wasReady {
-		s.AddReady(m, origin, standard)
+		c.AddReady(m, origin, standard)
 	}
 	return wasReady
 }
 
 // AddExpected adds that the release has an object, with another cache's fingerprints of the last apply.
-func (s *Cache) AddExpected(from *Cache, id kinds.ID) {
+func (c *Cache) AddExpected(from *Cache, id kinds.ID) {
 	before := from.find(id)
-	s.change(id, func(p *prints) { p[fields], p[object] = before[fields], before[object] })
+	c.change(id, func(p *prints) { p[fields], p[object] = before[fields], before[object] })
 }
 
 // AddApplied adds an object as an apply leaves it.
-func (s *Cache) AddApplied(m objectmeta.LiveMetadata) {
-	s.change(m.ID, func(p *prints) { p[fields], p[object] = fieldsOf(m.ID, m.Entry), objectOf(m) })
+func (c *Cache) AddApplied(m objectmeta.LiveMetadata) {
+	c.change(m.ID, func(p *prints) { p[fields], p[object] = fieldsOf(m.ID, m.Entry), objectOf(m) })
 }
 
 // Has reports whether the release has an object.
-func (s *Cache) Has(id kinds.ID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, found := s.objects[byName(id)]
+func (c *Cache) Has(id kinds.ID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, found := c.objects[byName(id)]
 	return found
 }
 
 // WasApplied reports whether an object of that name was applied. A create-only object was not
 // applied.
-func (s *Cache) WasApplied(id kinds.ID) bool { return s.find(id)[object] != digest{} }
+func (c *Cache) WasApplied(id kinds.ID) bool { return c.find(id)[object] != digest{} }
 
 // Missing returns how many of the applied objects are not among the live ones.
-func (s *Cache) Missing(live iter.Seq[kinds.ID]) (count int) {
+func (c *Cache) Missing(live iter.Seq[kinds.ID]) (count int) {
 	found := map[digest]bool{}
 	for id := range live {
 		found[byName(id)] = true
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, p := range s.objects {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, p := range c.objects {
 		if p[object] != (digest{}) && !found[name] {
 			count++
 		}
@@ -220,19 +220,19 @@ func (s *Cache) Missing(live iter.Seq[kinds.ID]) (count int) {
 }
 
 // IsSameObject reports whether an object is the one that was applied last, changed or not.
-func (s *Cache) IsSameObject(m objectmeta.LiveMetadata) bool {
-	return s.find(m.ID)[object] == objectOf(m)
+func (c *Cache) IsSameObject(m objectmeta.LiveMetadata) bool {
+	return c.find(m.ID)[object] == objectOf(m)
 }
 
 // IsUnchanged reports whether an object is as the last apply has left it, as far as its metadata show. Our entry loses
 // a field when another manager changes or removes it, so a change is known without the manifest.
-func (s *Cache) IsUnchanged(m objectmeta.LiveMetadata) bool {
-	return s.IsSameObject(m) && s.find(m.ID)[fields] == fieldsOf(m.ID, m.Entry)
+func (c *Cache) IsUnchanged(m objectmeta.LiveMetadata) bool {
+	return c.IsSameObject(m) && c.find(m.ID)[fields] == fieldsOf(m.ID, m.Entry)
 }
 
 // HadFields reports whether our entry of an object had these fields after the last apply.
-func (s *Cache) HadFields(id kinds.ID, owned []byte) bool {
-	return s.find(id)[fields] == fieldsOf(id, objectmeta.ApplyEntry{Fields: string(owned)})
+func (c *Cache) HadFields(id kinds.ID, owned []byte) bool {
+	return c.find(id)[fields] == fieldsOf(id, objectmeta.ApplyEntry{Fields: string(owned)})
 }
 
 // exactOf returns the fingerprint of an object that was not written since.

@@ -56,24 +56,24 @@ type remover struct {
 // remove removes fields that are adopted and not kept. A field that contains adopted fields is adopted too, unless it
 // is the item of a list, and is removed with all its fields, unless another manager keeps any. No manager keeps an item
 // by one of its fields alone: an item without its key would be invalid.
-func (l *remover) remove(within fieldpath.Path, adopted, kept *fieldpath.Set) {
+func (r *remover) remove(within fieldpath.Path, adopted, kept *fieldpath.Set) {
 	isRemoved := false
 	for _, step := range steps(adopted) {
 		path := append(slices.Clone(within), step)
 		name := path.String()
-		if !fields.Has(l.object, name) {
+		if !fields.Has(r.object, name) {
 			continue
 		}
 		if !isMember(adopted, step) || isMember(kept, step) {
-			l.remove(path, adopted.WithPrefix(step), kept.WithPrefix(step))
+			r.remove(path, adopted.WithPrefix(step), kept.WithPrefix(step))
 			continue
 		}
-		fields.Remove(l.object, name)
-		l.removed = append(l.removed, name)
+		fields.Remove(r.object, name)
+		r.removed = append(r.removed, name)
 		isRemoved = true
 	}
 	if isRemoved && len(within) > 0 {
-		fields.EmptyToNull(l.object, within.String()) // like the server
+		fields.EmptyToNull(r.object, within.String()) // like the server
 	}
 }
 

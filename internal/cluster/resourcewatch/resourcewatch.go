@@ -91,17 +91,17 @@ func newBackoff(longest time.Duration) wait.Backoff {
 const stableAfter = 10 * time.Second
 
 // listerWatcher returns client-go's ListerWatcher, with the selectors.
-func (s ListerWatcher[L]) listerWatcher() cache.ListerWatcher {
+func (l ListerWatcher[L]) listerWatcher() cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.LabelSelector, options.FieldSelector = s.Labels, s.Fields
-			return s.List(ctx, options)
+			options.LabelSelector, options.FieldSelector = l.Labels, l.Fields
+			return l.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.LabelSelector, options.FieldSelector = s.Labels, s.Fields
-			return s.Watch(ctx, options)
+			options.LabelSelector, options.FieldSelector = l.Labels, l.Fields
+			return l.Watch(ctx, options)
 		},
-	}, s.Client)
+	}, l.Client)
 }
 
 // A store is passed to client-go instead of a cache, and keeps no objects.

@@ -34,33 +34,33 @@ const (
 )
 
 // setConditions computes the status, and returns after which time it changes by itself.
-func (f *machineState) setConditions() time.Duration {
-	f.set(f.bootstrapReady())
-	f.set(f.infrastructureReady())
-	for _, condition := range f.nodeConditions() {
-		f.set(condition)
+func (m *machineState) setConditions() time.Duration {
+	m.set(m.bootstrapReady())
+	m.set(m.infrastructureReady())
+	for _, condition := range m.nodeConditions() {
+		m.set(condition)
 	}
-	f.set(f.deleting())
-	f.set(f.updating())
-	f.set(f.ready())
-	available, after := f.available()
-	f.set(available)
-	f.setLegacyConditions()
-	f.setPhase()
-	f.status.ObservedGeneration = f.m.Generation
+	m.set(m.deleting())
+	m.set(m.updating())
+	m.set(m.ready())
+	available, after := m.available()
+	m.set(available)
+	m.setLegacyConditions()
+	m.setPhase()
+	m.status.ObservedGeneration = m.m.Generation
 	return after
 }
 
 // set sets a condition. The time of its last transition changes only with its status.
-func (f *machineState) set(condition metav1.Condition) {
-	condition.ObservedGeneration = f.m.Generation
-	condition.LastTransitionTime = f.now()
-	meta.SetStatusCondition(&f.status.Conditions, condition)
+func (m *machineState) set(condition metav1.Condition) {
+	condition.ObservedGeneration = m.m.Generation
+	condition.LastTransitionTime = m.now()
+	meta.SetStatusCondition(&m.status.Conditions, condition)
 }
 
 // now returns the time of the reconciliation, as the API stores it.
-func (f *machineState) now() metav1.Time {
-	return metav1.NewTime(f.time.UTC().Truncate(time.Second))
+func (m *machineState) now() metav1.Time {
+	return metav1.NewTime(m.time.UTC().Truncate(time.Second))
 }
 
 // newCondition returns a condition. Its generation and its time are set when it is added to the status.
@@ -68,29 +68,29 @@ func newCondition(kind string, status metav1.ConditionStatus, reason, message st
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }
 
-func (f *machineState) bootstrapReady() metav1.Condition {
+func (m *machineState) bootstrapReady() metav1.Condition {
 	const kind = clusterv1.MachineBootstrapConfigReadyCondition
-	config := f.m.Spec.Bootstrap.ConfigRef.Kind
-	isCreated := ptr.Deref(f.status.Initialization.BootstrapDataSecretCreated, false)
+	config := m.m.Spec.Bootstrap.ConfigRef.Kind
+	isCreated := ptr.Deref(m.status.Initialization.BootstrapDataSecretCreated, false)
 	if config == "" {
 		return newCondition(kind, metav1.ConditionTrue, clusterv1.MachineBootstrapDataSecretProvidedReason, "")
 	}
-	ready := f.bootstrap.readiness(config, isCreated, "dataSecretCreated")
+	ready := m.bootstrap.readiness(config, isCreated, "dataSecretCreated")
 	ready.Type = kind
-	if f.bootstrap.object == nil && f.bootstrap.isGone && isCreated && !f.m.DeletionTimestamp.IsZero() {
+	if m.bootstrap.object == nil && m.bootstrap.isGone && isCreated && !m.m.DeletionTimestamp.IsZero() {
 		ready.Reason, ready.Message = reasonDeleted, config+" has been deleted"
 	}
 	return ready
 }
 
-func (f *machineState) infrastructureReady() metav1.Condition {
-	kind := f.m.Spec.InfrastructureRef.Kind
-	isProvisioned := ptr.Deref(f.status.Initialization.InfrastructureProvisioned, false)
-	ready := f.infrastructure.readiness(kind, isProvisioned, "provisioned")
+func (m *machineState) infrastructureReady() metav1.Condition {
+	kind := m.m.Spec.InfrastructureRef.Kind
+	isProvisioned := ptr.Deref(m.status.Initialization.InfrastructureProvisioned, false)
+	ready := m.infrastructure.readiness(kind, isProvisioned, "provisioned")
 	ready.Type = clusterv1.MachineInfrastructureReadyCondition
-	if f.infrastructure.object == nil && f.infrastructure.isGone && isProvisioned {
+	if m.infrastructure.object == nil && m.infrastructure.isGone && isProvisioned {
 		ready.Reason, ready.Message = reasonDeleted, kind+" has been deleted"
-		if f.m.DeletionTimestamp.IsZero() {
+		if m.m.DeletionTimestamp.IsZero() {
 			ready.Message += " while the Machine still exists"
 		}
 	}
@@ -116,34 +116,34 @@ func (r referencedObject) readiness(kind string, isReady bool, field string) met
 		fmt.Sprintf("%s status.initialization.%s is %t", kind, field, isReady))
 }
 
-func (f *machineState) deleting() metav1.Condition {
+func (m *machineState) deleting() metav1.Condition {
 	const kind = clusterv1.MachineDeletingCondition
-	if f.m.DeletionTimestamp.IsZero() {
+	if m.m.DeletionTimestamp.IsZero() {
 		return newCondition(kind, metav1.ConditionFalse, clusterv1.MachineNotDeletingReason, "")
 	}
-	return newCondition(kind, metav1.ConditionTrue, f.deletingReason, f.deletingText)
+	return newCondition(kind, metav1.ConditionTrue, m.deletingReason, m.deletingText)
 }
 
 // updating returns the condition Updating: whether the Machine is updated in place, and the progress. A deletion ends
 // the update.
-func (f *machineState) updating() metav1.Condition {
+func (m *machineState) updating() metav1.Condition {
 	const kind = clusterv1.MachineUpdatingCondition
-	if f.updateReason == "" {
+	if m.updateReason == "" {
 		return newCondition(kind, metav1.ConditionFalse, clusterv1.MachineNotUpdatingReason, "")
 	}
-	return newCondition(kind, metav1.ConditionTrue, f.updateReason, f.updateText)
+	return newCondition(kind, metav1.ConditionTrue, m.updateReason, m.updateText)
 }
 
 // available returns the condition Available, and after which time the Machine will have been ready for long enough.
-func (f *machineState) available() (metav1.Condition, time.Duration) {
+func (m *machineState) available() (metav1.Condition, time.Duration) {
 	available := newCondition(clusterv1.MachineAvailableCondition, metav1.ConditionFalse,
 		clusterv1.MachineNotReadyReason, "")
-	ready := meta.FindStatusCondition(f.status.Conditions, clusterv1.MachineReadyCondition)
+	ready := meta.FindStatusCondition(m.status.Conditions, clusterv1.MachineReadyCondition)
 	if ready == nil || ready.Status != metav1.ConditionTrue {
 		return available, 0
 	}
-	since := ready.LastTransitionTime.Add(time.Duration(ptr.Deref(f.m.Spec.MinReadySeconds, 0)) * time.Second)
-	if wait := since.Sub(f.now().Time); wait > 0 {
+	since := ready.LastTransitionTime.Add(time.Duration(ptr.Deref(m.m.Spec.MinReadySeconds, 0)) * time.Second)
+	if wait := since.Sub(m.now().Time); wait > 0 {
 		available.Reason = clusterv1.MachineWaitingForMinReadySecondsReason
 		return available, wait
 	}
@@ -151,25 +151,25 @@ func (f *machineState) available() (metav1.Condition, time.Duration) {
 	return available, 0
 }
 
-func (f *machineState) setPhase() {
-	initialization, phase := f.status.Initialization, clusterv1.MachinePhasePending
+func (m *machineState) setPhase() {
+	initialization, phase := m.status.Initialization, clusterv1.MachinePhasePending
 	isProvisioned := ptr.Deref(initialization.InfrastructureProvisioned, false)
 	switch {
-	case !f.m.DeletionTimestamp.IsZero():
+	case !m.m.DeletionTimestamp.IsZero():
 		phase = clusterv1.MachinePhaseDeleting
-	case meta.IsStatusConditionTrue(f.status.Conditions, clusterv1.MachineUpdatingCondition):
+	case meta.IsStatusConditionTrue(m.status.Conditions, clusterv1.MachineUpdatingCondition):
 		phase = clusterv1.MachinePhaseUpdating
-	case f.status.NodeRef.Name != "" && isProvisioned:
+	case m.status.NodeRef.Name != "" && isProvisioned:
 		phase = clusterv1.MachinePhaseRunning
-	case f.m.Spec.ProviderID != "":
+	case m.m.Spec.ProviderID != "":
 		phase = clusterv1.MachinePhaseProvisioned
 	case ptr.Deref(initialization.BootstrapDataSecretCreated, false) && !isProvisioned:
 		phase = clusterv1.MachinePhaseProvisioning
-	case f.status.Phase != "":
-		phase = clusterv1.MachinePhase(f.status.Phase)
+	case m.status.Phase != "":
+		phase = clusterv1.MachinePhase(m.status.Phase)
 	}
-	if f.status.Phase != string(phase) {
-		f.status.Phase, f.status.LastUpdated = string(phase), f.now()
+	if m.status.Phase != string(phase) {
+		m.status.Phase, m.status.LastUpdated = string(phase), m.now()
 	}
 }
 
@@ -182,12 +182,12 @@ var goneWhileDeleting = []string{
 }
 
 // ready returns the condition Ready, which sums up the others.
-func (f *machineState) ready() metav1.Condition {
+func (m *machineState) ready() metav1.Condition {
 	negative := []string{clusterv1.MachineDeletingCondition, clusterv1.MachineUpdatingCondition}
 	types := append(slices.Clone(negative), clusterv1.MachineBootstrapConfigReadyCondition,
 		clusterv1.MachineInfrastructureReadyCondition, clusterv1.MachineNodeHealthyCondition,
 		clusterv1.MachineHealthCheckSucceededCondition)
-	for _, gate := range f.m.Spec.ReadinessGates {
+	for _, gate := range m.m.Spec.ReadinessGates {
 		types = append(types, gate.ConditionType)
 		if gate.Polarity == clusterv1.NegativePolarityCondition {
 			negative = append(negative, gate.ConditionType)
@@ -196,19 +196,19 @@ func (f *machineState) ready() metav1.Condition {
 	ready := newCondition(clusterv1.MachineReadyCondition, metav1.ConditionTrue, clusterv1.MachineReadyReason, "")
 	var problems, remarks []string
 	for _, name := range types {
-		condition := meta.FindStatusCondition(f.status.Conditions, name)
+		condition := meta.FindStatusCondition(m.status.Conditions, name)
 		if condition == nil && name == clusterv1.MachineHealthCheckSucceededCondition {
 			continue
 		}
 		if condition == nil {
 			condition = new(newCondition(name, metav1.ConditionUnknown, "", "Condition not yet reported"))
 		}
-		line := "* " + name + ":" + indent(f.messageOf(*condition))
+		line := "* " + name + ":" + indent(m.messageOf(*condition))
 		good := metav1.ConditionTrue
 		if slices.Contains(negative, name) {
 			good = metav1.ConditionFalse
 		}
-		isExpected := !f.m.DeletionTimestamp.IsZero() && slices.Contains(goneWhileDeleting, condition.Reason) &&
+		isExpected := !m.m.DeletionTimestamp.IsZero() && slices.Contains(goneWhileDeleting, condition.Reason) &&
 			!slices.Contains(negative, name)
 		switch {
 		case condition.Status == good || isExpected:
@@ -234,24 +234,24 @@ func (f *machineState) ready() metav1.Condition {
 
 // messageOf returns the message of a condition for the summary. For a deletion it names the stage, and no pods, so that
 // the messages of many Machines are equal and can be grouped.
-func (f *machineState) messageOf(condition metav1.Condition) string {
+func (m *machineState) messageOf(condition metav1.Condition) string {
 	switch {
 	case condition.Type == clusterv1.MachineDeletingCondition && condition.Status == metav1.ConditionTrue:
-		return f.stageMessage(condition)
+		return m.stageMessage(condition)
 	case condition.Message == "":
 		return condition.Reason
 	}
 	return condition.Message
 }
 
-func (f *machineState) stageMessage(deleting metav1.Condition) string {
-	now := f.time
-	if now.Sub(f.m.DeletionTimestamp.Time) <= longDeletion {
+func (m *machineState) stageMessage(deleting metav1.Condition) string {
+	now := m.time
+	if now.Sub(m.m.DeletionTimestamp.Time) <= longDeletion {
 		return "Machine deletion in progress, stage: " + deleting.Reason
 	}
 	message := "Machine deletion in progress since more than 15m, stage: " + deleting.Reason
 	if deleting.Reason != clusterv1.MachineDeletingDrainingNodeReason ||
-		now.Sub(f.status.Deletion.NodeDrainStartTime.Time) <= longDrain {
+		now.Sub(m.status.Deletion.NodeDrainStartTime.Time) <= longDrain {
 		return message
 	}
 	var causes []string
@@ -293,19 +293,19 @@ func indent(message string) string {
 }
 
 // nodeConditions returns the conditions NodeReady and NodeHealthy.
-func (f *machineState) nodeConditions() []metav1.Condition {
+func (m *machineState) nodeConditions() []metav1.Condition {
 	unknown := func(status metav1.ConditionStatus, reason, message string) []metav1.Condition {
 		return []metav1.Condition{
 			newCondition(clusterv1.MachineNodeReadyCondition, status, reason, message),
 			newCondition(clusterv1.MachineNodeHealthyCondition, status, reason, message),
 		}
 	}
-	isDeleting, name := !f.m.DeletionTimestamp.IsZero(), f.status.NodeRef.Name
+	isDeleting, name := !m.m.DeletionTimestamp.IsZero(), m.status.NodeRef.Name
 	switch {
-	case f.node.problem != nil:
-		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason, f.node.problem.Error())
-	case f.node.object != nil && !f.node.isDeletionRequested:
-		return []metav1.Condition{nodeReady(f.node.object), nodeHealthy(f.node.object)}
+	case m.node.problem != nil:
+		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason, m.node.problem.Error())
+	case m.node.object != nil && !m.node.isDeletionRequested:
+		return []metav1.Condition{nodeReady(m.node.object), nodeHealthy(m.node.object)}
 	case isDeleting && name != "":
 		return unknown(metav1.ConditionFalse, clusterv1.MachineNodeDeletedReason,
 			fmt.Sprintf("Node %s has been deleted", name))
@@ -314,12 +314,12 @@ func (f *machineState) nodeConditions() []metav1.Condition {
 	case name != "":
 		return unknown(metav1.ConditionFalse, clusterv1.MachineNodeDeletedReason,
 			fmt.Sprintf("Node %s has been deleted while the Machine still exists", name))
-	case f.m.Spec.ProviderID != "":
+	case m.m.Spec.ProviderID != "":
 		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason,
-			fmt.Sprintf("Waiting for a Node with spec.providerID %s to exist", f.m.Spec.ProviderID))
+			fmt.Sprintf("Waiting for a Node with spec.providerID %s to exist", m.m.Spec.ProviderID))
 	}
 	return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason,
-		fmt.Sprintf("Waiting for %s to report spec.providerID", f.m.Spec.InfrastructureRef.Kind))
+		fmt.Sprintf("Waiting for %s to report spec.providerID", m.m.Spec.InfrastructureRef.Kind))
 }
 
 func nodeReady(node *corev1.Node) metav1.Condition {

@@ -31,14 +31,14 @@ type referencedObject struct {
 }
 
 // gatherReferences reads infrastructure and bootstrap config, and makes the Machine their owner.
-func (p *machineScope) gatherReferences(ctx context.Context) error {
-	p.infrastructure = p.r.readReference(ctx, p.m, p.m.Spec.InfrastructureRef)
-	if p.m.Spec.Bootstrap.ConfigRef.IsDefined() {
-		p.bootstrap = p.r.readReference(ctx, p.m, p.m.Spec.Bootstrap.ConfigRef)
+func (m *machineScope) gatherReferences(ctx context.Context) error {
+	m.infrastructure = m.r.readReference(ctx, m.m, m.m.Spec.InfrastructureRef)
+	if m.m.Spec.Bootstrap.ConfigRef.IsDefined() {
+		m.bootstrap = m.r.readReference(ctx, m.m, m.m.Spec.Bootstrap.ConfigRef)
 	} else {
-		p.bootstrap.isGone = true
+		m.bootstrap.isGone = true
 	}
-	return errors.Join(p.infrastructure.problem, p.bootstrap.problem)
+	return errors.Join(m.infrastructure.problem, m.bootstrap.problem)
 }
 
 // readReference reads an object that a Machine refers to, and makes the Machine its owner.
@@ -115,39 +115,39 @@ func (r *Reconciler) claim(ctx context.Context, m *clusterv1.Machine, object *co
 }
 
 // writeSpec copies the fields of the infrastructure and of the bootstrap config into the Machine.
-func (p *machineScope) writeSpec(ctx context.Context) error {
-	base := p.m.DeepCopy()
-	p.copyBootstrap()
-	p.copyInfrastructure()
-	return p.r.patch(ctx, p.m, base, "copy the fields of the infrastructure into the Machine")
+func (m *machineScope) writeSpec(ctx context.Context) error {
+	base := m.m.DeepCopy()
+	m.copyBootstrap()
+	m.copyInfrastructure()
+	return m.r.patch(ctx, m.m, base, "copy the fields of the infrastructure into the Machine")
 }
 
-func (f *machineState) copyBootstrap() {
-	config, created := f.bootstrap.object, &f.status.Initialization.BootstrapDataSecretCreated
+func (m *machineState) copyBootstrap() {
+	config, created := m.bootstrap.object, &m.status.Initialization.BootstrapDataSecretCreated
 	if config == nil {
 		return
 	}
 	switch {
-	case f.m.Spec.Bootstrap.DataSecretName != nil:
+	case m.m.Spec.Bootstrap.DataSecretName != nil:
 		*created = ptr.To(true)
 	case config.IsDataSecretCreated() && config.DataSecretName() != "" && config.GetDeletionTimestamp() == nil:
-		f.m.Spec.Bootstrap.DataSecretName, *created = ptr.To(config.DataSecretName()), ptr.To(true)
+		m.m.Spec.Bootstrap.DataSecretName, *created = ptr.To(config.DataSecretName()), ptr.To(true)
 	}
 }
 
-func (f *machineState) copyInfrastructure() {
-	object, provisioned := f.infrastructure.object, &f.status.Initialization.InfrastructureProvisioned
+func (m *machineState) copyInfrastructure() {
+	object, provisioned := m.infrastructure.object, &m.status.Initialization.InfrastructureProvisioned
 	if object == nil || object.GetDeletionTimestamp() != nil ||
 		!object.IsProvisioned() && !ptr.Deref(*provisioned, false) ||
 		object.ProviderID() == "" {
 		return
 	}
-	f.m.Spec.ProviderID, *provisioned = object.ProviderID(), ptr.To(true)
+	m.m.Spec.ProviderID, *provisioned = object.ProviderID(), ptr.To(true)
 	if addresses := object.Addresses(); len(addresses) > 0 {
-		f.status.Addresses = addresses
+		m.status.Addresses = addresses
 	}
 	if domain := object.FailureDomain(); domain != "" {
-		f.status.FailureDomain = domain
+		m.status.FailureDomain = domain
 	}
 }
 
@@ -169,51 +169,51 @@ type machineNode struct {
 const openshiftGroup = "machine.openshift.io"
 
 // gatherNode finds the Node with the Machine's providerID, sets the Machine's metadata and taints on it, and links it.
-func (p *machineScope) gatherNode(ctx context.Context) error {
-	p.node.problem = p.findNode(ctx)
-	if p.node.problem != nil || p.node.object == nil {
-		return p.node.problem
+func (m *machineScope) gatherNode(ctx context.Context) error {
+	m.node.problem = m.findNode(ctx)
+	if m.node.problem != nil || m.node.object == nil {
+		return m.node.problem
 	}
-	err := p.patchNode(ctx)
+	err := m.patchNode(ctx)
 	if apierrors.IsConflict(err) { // a Machine of the other API may have been linked meanwhile
 		switch {
-		case p.status.NodeRef.Name != "":
-		case p.m.DeletionTimestamp.IsZero():
-			p.node.object = nil // the Node is not linked yet, so the Machine is not available
+		case m.status.NodeRef.Name != "":
+		case m.m.DeletionTimestamp.IsZero():
+			m.node.object = nil // the Node is not linked yet, so the Machine is not available
 		default:
-			p.node.problem = err // the deletion must not continue as if there were no Node
+			m.node.problem = err // the deletion must not continue as if there were no Node
 		}
 		return err
 	}
-	if p.status.NodeRef.Name == "" {
-		p.status.NodeRef.Name = p.node.object.Name
-		p.r.record(p.m, corev1.EventTypeNormal, "SuccessfulSetNodeRef", p.node.object.Name)
+	if m.status.NodeRef.Name == "" {
+		m.status.NodeRef.Name = m.node.object.Name
+		m.r.record(m.m, corev1.EventTypeNormal, "SuccessfulSetNodeRef", m.node.object.Name)
 	}
-	p.status.NodeInfo = &p.node.object.Status.NodeInfo
+	m.status.NodeInfo = &m.node.object.Status.NodeInfo
 	return err
 }
 
 // patchNode sets the Machine's labels, annotations and taints on the Node.
-func (p *machineScope) patchNode(ctx context.Context) error {
-	before := p.node.object.DeepCopy()
-	updateNode(p.node.object, p.m)
-	if same(before, p.node.object) {
+func (m *machineScope) patchNode(ctx context.Context) error {
+	before := m.node.object.DeepCopy()
+	updateNode(m.node.object, m.m)
+	if same(before, m.node.object) {
 		return nil
 	}
-	if err := patch.WithLock(ctx, p.r.client, p.node.object, before); err != nil {
-		return fmt.Errorf("patch Node %s with the metadata and taints of the Machine: %w", p.node.object.Name, err)
+	if err := patch.WithLock(ctx, m.r.client, m.node.object, before); err != nil {
+		return fmt.Errorf("patch Node %s with the metadata and taints of the Machine: %w", m.node.object.Name, err)
 	}
 	return nil
 }
 
 // findNode finds the Node with the providerID.
-func (p *machineScope) findNode(ctx context.Context) error {
-	id := providerID(p.m, p.infrastructure.object)
+func (m *machineScope) findNode(ctx context.Context) error {
+	id := providerID(m.m, m.infrastructure.object)
 	if id == "" {
 		return nil
 	}
 	var nodes corev1.NodeList
-	if err := p.r.client.List(ctx, &nodes, client.MatchingFields{nodesByProviderID: id}); err != nil {
+	if err := m.r.client.List(ctx, &nodes, client.MatchingFields{nodesByProviderID: id}); err != nil {
 		return fmt.Errorf("list the Nodes with providerID %s: %w", id, err)
 	}
 	switch len(nodes.Items) {
@@ -226,44 +226,44 @@ func (p *machineScope) findNode(ctx context.Context) error {
 	}
 	node := &nodes.Items[0]
 	if owner, ok := node.Annotations[deletion.OpenShiftMachineAnnotation]; ok {
-		p.node.owner = openshiftGroup
+		m.node.owner = openshiftGroup
 		return fmt.Errorf("the Node %s belongs to Machine %s of machine.openshift.io, and a Node has one Machine: "+
 			"delete one of both, "+
 			"and the annotation %s of the Node if that was the other one", node.Name, owner,
 			deletion.OpenShiftMachineAnnotation)
 	}
-	if err := p.checkOwner(ctx, node); err != nil {
+	if err := m.checkOwner(ctx, node); err != nil {
 		return err
 	}
-	p.node.object = node
+	m.node.object = node
 	return nil
 }
 
 // checkOwner returns an error if a Node belongs to another Machine that still exists.
-func (p *machineScope) checkOwner(ctx context.Context, node *corev1.Node) error {
-	owner, isOther := p.otherOwner(node)
+func (m *machineScope) checkOwner(ctx context.Context, node *corev1.Node) error {
+	owner, isOther := m.otherOwner(node)
 	if !isOther {
 		return nil
 	}
-	err := p.r.server.Get(ctx, owner, &clusterv1.Machine{})
+	err := m.r.server.Get(ctx, owner, &clusterv1.Machine{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("get Machine %s, whose Node %s is: %w", owner, node.Name, err)
 	}
-	p.node.owner = clusterv1.GroupVersion.Group
+	m.node.owner = clusterv1.GroupVersion.Group
 	return fmt.Errorf("the Node %s belongs to Machine %s, and a Node has one Machine: delete one of both", node.Name,
 		owner)
 }
 
 // otherOwner returns the Machine that a Node's annotations name, and whether it is another Machine.
-func (p *machineScope) otherOwner(node *corev1.Node) (client.ObjectKey, bool) {
+func (m *machineScope) otherOwner(node *corev1.Node) (client.ObjectKey, bool) {
 	owner := client.ObjectKey{
 		Namespace: node.Annotations[clusterv1.ClusterNamespaceAnnotation],
 		Name:      node.Annotations[clusterv1.MachineAnnotation],
 	}
-	return owner, owner.Namespace != "" && owner.Name != "" && owner != client.ObjectKeyFromObject(p.m)
+	return owner, owner.Namespace != "" && owner.Name != "" && owner != client.ObjectKeyFromObject(m.m)
 }
 
 // providerID returns the ID of the Machine's instance. The infrastructure may have it before the Machine, even before

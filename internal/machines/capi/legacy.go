@@ -21,15 +21,15 @@ func legacyFalse(reason string, severity clusterv1.ConditionSeverity, message st
 }
 
 // setLegacy sets a condition. Ready is the first one in the list, and the others are sorted by type.
-func (f *machineState) setLegacy(name clusterv1.ConditionType, condition clusterv1.Condition) {
-	if f.status.Deprecated == nil {
-		f.status.Deprecated = &clusterv1.MachineDeprecatedStatus{}
+func (m *machineState) setLegacy(name clusterv1.ConditionType, condition clusterv1.Condition) {
+	if m.status.Deprecated == nil {
+		m.status.Deprecated = &clusterv1.MachineDeprecatedStatus{}
 	}
-	if f.status.Deprecated.V1Beta1 == nil {
-		f.status.Deprecated.V1Beta1 = &clusterv1.MachineV1Beta1DeprecatedStatus{}
+	if m.status.Deprecated.V1Beta1 == nil {
+		m.status.Deprecated.V1Beta1 = &clusterv1.MachineV1Beta1DeprecatedStatus{}
 	}
-	list := &f.status.Deprecated.V1Beta1.Conditions
-	condition.Type, condition.LastTransitionTime = name, f.now()
+	list := &m.status.Deprecated.V1Beta1.Conditions
+	condition.Type, condition.LastTransitionTime = name, m.now()
 	if i := slices.IndexFunc(*list, func(c clusterv1.Condition) bool { return c.Type == name }); i >= 0 {
 		before := (*list)[i]
 		before.LastTransitionTime = condition.LastTransitionTime
@@ -50,11 +50,11 @@ func (f *machineState) setLegacy(name clusterv1.ConditionType, condition cluster
 }
 
 // legacy returns a condition, or nil.
-func (f *machineState) legacy(name clusterv1.ConditionType) *clusterv1.Condition {
-	if f.status.Deprecated == nil || f.status.Deprecated.V1Beta1 == nil {
+func (m *machineState) legacy(name clusterv1.ConditionType) *clusterv1.Condition {
+	if m.status.Deprecated == nil || m.status.Deprecated.V1Beta1 == nil {
 		return nil
 	}
-	list := f.status.Deprecated.V1Beta1.Conditions
+	list := m.status.Deprecated.V1Beta1.Conditions
 	if i := slices.IndexFunc(list, func(c clusterv1.Condition) bool { return c.Type == name }); i >= 0 {
 		return &list[i]
 	}
@@ -62,29 +62,29 @@ func (f *machineState) legacy(name clusterv1.ConditionType) *clusterv1.Condition
 }
 
 // setLegacyConditions sets the conditions that each reconciliation writes.
-func (f *machineState) setLegacyConditions() {
-	initialization := f.status.Initialization
-	if f.m.Spec.Bootstrap.ConfigRef.IsDefined() {
-		f.setLegacyOf(clusterv1.BootstrapReadyV1Beta1Condition, f.bootstrap,
+func (m *machineState) setLegacyConditions() {
+	initialization := m.status.Initialization
+	if m.m.Spec.Bootstrap.ConfigRef.IsDefined() {
+		m.setLegacyOf(clusterv1.BootstrapReadyV1Beta1Condition, m.bootstrap,
 			ptr.Deref(initialization.BootstrapDataSecretCreated, false),
 			clusterv1.WaitingForDataSecretFallbackV1Beta1Reason)
 	}
-	f.setLegacyOf(clusterv1.InfrastructureReadyV1Beta1Condition, f.infrastructure,
+	m.setLegacyOf(clusterv1.InfrastructureReadyV1Beta1Condition, m.infrastructure,
 		ptr.Deref(initialization.InfrastructureProvisioned, false),
 		clusterv1.WaitingForInfrastructureFallbackV1Beta1Reason)
-	if f.node.refusal == "" {
-		f.setLegacyNode()
+	if m.node.refusal == "" {
+		m.setLegacyNode()
 	}
-	f.setLegacy(clusterv1.ReadyV1Beta1Condition, f.legacyReady())
+	m.setLegacy(clusterv1.ReadyV1Beta1Condition, m.legacyReady())
 }
 
 // setLegacyOf mirrors the condition Ready of an object.
-func (f *machineState) setLegacyOf(name clusterv1.ConditionType, object referencedObject, isReady bool,
+func (m *machineState) setLegacyOf(name clusterv1.ConditionType, object referencedObject, isReady bool,
 	waiting string) {
-	isDeleting := !f.m.DeletionTimestamp.IsZero()
+	isDeleting := !m.m.DeletionTimestamp.IsZero()
 	switch {
 	case object.object == nil && object.isGone && isDeleting:
-		f.setLegacy(name, legacyFalse(clusterv1.DeletedV1Beta1Reason, clusterv1.ConditionSeverityInfo, ""))
+		m.setLegacy(name, legacyFalse(clusterv1.DeletedV1Beta1Reason, clusterv1.ConditionSeverityInfo, ""))
 		return
 	case object.object == nil:
 		return
@@ -106,30 +106,30 @@ func (f *machineState) setLegacyOf(name clusterv1.ConditionType, object referenc
 	case !isReady:
 		condition = legacyFalse(waiting, clusterv1.ConditionSeverityInfo, "")
 	}
-	f.setLegacy(name, condition)
+	m.setLegacy(name, condition)
 }
 
-func (f *machineState) setLegacyNode() {
+func (m *machineState) setLegacyNode() {
 	const name = clusterv1.MachineNodeHealthyV1Beta1Condition
-	infrastructure := f.infrastructure.object
+	infrastructure := m.infrastructure.object
 	switch {
-	case f.m.Spec.ProviderID == "":
-		f.setLegacy(name, legacyFalse(clusterv1.WaitingForNodeRefV1Beta1Reason, clusterv1.ConditionSeverityInfo, ""))
-	case f.node.problem != nil:
-		f.setLegacy(name, clusterv1.Condition{
+	case m.m.Spec.ProviderID == "":
+		m.setLegacy(name, legacyFalse(clusterv1.WaitingForNodeRefV1Beta1Reason, clusterv1.ConditionSeverityInfo, ""))
+	case m.node.problem != nil:
+		m.setLegacy(name, clusterv1.Condition{
 			Status: corev1.ConditionUnknown, Reason: clusterv1.NodeInspectionFailedV1Beta1Reason,
 			Message: "Failed to get the Node for this Machine by ProviderID",
 		})
-	case f.node.object == nil && !f.m.DeletionTimestamp.IsZero():
-	case f.node.object == nil && f.status.NodeRef.Name != "":
-		f.setLegacy(name, legacyFalse(clusterv1.NodeNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, ""))
-	case f.node.object == nil:
-		f.setLegacy(name, legacyFalse(clusterv1.NodeProvisioningV1Beta1Reason, clusterv1.ConditionSeverityWarning,
+	case m.node.object == nil && !m.m.DeletionTimestamp.IsZero():
+	case m.node.object == nil && m.status.NodeRef.Name != "":
+		m.setLegacy(name, legacyFalse(clusterv1.NodeNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, ""))
+	case m.node.object == nil:
+		m.setLegacy(name, legacyFalse(clusterv1.NodeProvisioningV1Beta1Reason, clusterv1.ConditionSeverityWarning,
 			"Waiting for a node with matching ProviderID to exist"))
 	case infrastructure == nil || infrastructure.GetDeletionTimestamp() != nil:
-		f.setLegacy(name, legacyFalse(clusterv1.DeletingV1Beta1Reason, clusterv1.ConditionSeverityInfo, ""))
+		m.setLegacy(name, legacyFalse(clusterv1.DeletingV1Beta1Reason, clusterv1.ConditionSeverityInfo, ""))
 	default:
-		f.setLegacy(name, legacyHealth(f.node.object))
+		m.setLegacy(name, legacyHealth(m.node.object))
 	}
 }
 
@@ -162,14 +162,14 @@ func legacyHealth(node *corev1.Node) clusterv1.Condition {
 }
 
 // legacyReady returns the worst of the summarized conditions: of several, the first one.
-func (f *machineState) legacyReady() clusterv1.Condition {
+func (m *machineState) legacyReady() clusterv1.Condition {
 	worst, rank := legacyTrue, 0
 	for _, name := range []clusterv1.ConditionType{
 		clusterv1.InfrastructureReadyV1Beta1Condition, clusterv1.BootstrapReadyV1Beta1Condition,
 		clusterv1.MachineHealthCheckSucceededV1Beta1Condition, clusterv1.MachineOwnerRemediatedV1Beta1Condition,
 		clusterv1.DrainingSucceededV1Beta1Condition,
 	} {
-		if condition := f.legacy(name); condition != nil && legacyRank(*condition) > rank {
+		if condition := m.legacy(name); condition != nil && legacyRank(*condition) > rank {
 			worst, rank = *condition, legacyRank(*condition)
 		}
 	}

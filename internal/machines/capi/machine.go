@@ -165,50 +165,50 @@ type machineState struct {
 }
 
 // reconcile does the next steps, and returns when to reconcile again.
-func (p *machineScope) reconcile(ctx context.Context) (time.Duration, error) {
-	isDeleting := !p.m.DeletionTimestamp.IsZero()
-	if isDeleting && !controllerutil.ContainsFinalizer(p.m, clusterv1.MachineFinalizer) {
+func (m *machineScope) reconcile(ctx context.Context) (time.Duration, error) {
+	isDeleting := !m.m.DeletionTimestamp.IsZero()
+	if isDeleting && !controllerutil.ContainsFinalizer(m.m, clusterv1.MachineFinalizer) {
 		return 0, nil
 	}
 	// The finalizer comes first: a Machine must not be removed before the objects that it refers to.
 	if !isDeleting {
-		if err := patch.AddFinalizer(ctx, p.r.client, p.m, clusterv1.MachineFinalizer); err != nil {
+		if err := patch.AddFinalizer(ctx, m.r.client, m.m, clusterv1.MachineFinalizer); err != nil {
 			return 0, err
 		}
 	}
-	if err := p.readCluster(ctx); err != nil {
+	if err := m.readCluster(ctx); err != nil {
 		return 0, err
 	}
-	if p.setPaused() {
-		return 0, p.r.writeStatus(ctx, p.machineState)
+	if m.setPaused() {
+		return 0, m.r.writeStatus(ctx, m.machineState)
 	}
-	if err := p.adopt(ctx); err != nil {
+	if err := m.adopt(ctx); err != nil {
 		return 0, err
 	}
-	err := errors.Join(p.gatherReferences(ctx), p.gatherNode(ctx))
-	if writeErr := p.writeSpec(ctx); writeErr != nil {
+	err := errors.Join(m.gatherReferences(ctx), m.gatherNode(ctx))
+	if writeErr := m.writeSpec(ctx); writeErr != nil {
 		return 0, writeErr
 	}
 	var after time.Duration
 	if isDeleting {
-		p.r.updates.known.Delete(p.m.UID)
+		m.r.updates.known.Delete(m.m.UID)
 		var deletionErr error
-		after, deletionErr = (&deletionScope{r: p.r, machineState: p.machineState}).delete(ctx)
-		if deletionErr != nil || !controllerutil.ContainsFinalizer(p.m, clusterv1.MachineFinalizer) {
-			return 0, errors.Join(deletionErr, p.finishFailed(ctx, deletionErr))
+		after, deletionErr = (&deletionScope{r: m.r, machineState: m.machineState}).delete(ctx)
+		if deletionErr != nil || !controllerutil.ContainsFinalizer(m.m, clusterv1.MachineFinalizer) {
+			return 0, errors.Join(deletionErr, m.finishFailed(ctx, deletionErr))
 		}
 	} else {
 		var updateErr error
-		after, updateErr = (&updateScope{r: p.r, machineState: p.machineState}).update(ctx)
+		after, updateErr = (&updateScope{r: m.r, machineState: m.machineState}).update(ctx)
 		err = errors.Join(err, updateErr)
 	}
-	available := p.setConditions()
-	if writeErr := p.r.writeStatus(ctx, p.machineState); writeErr != nil {
+	available := m.setConditions()
+	if writeErr := m.r.writeStatus(ctx, m.machineState); writeErr != nil {
 		return 0, writeErr
 	}
-	if !isDeleting && (p.infrastructure.isGone || p.bootstrap.isGone && p.m.Spec.Bootstrap.ConfigRef.IsDefined()) {
+	if !isDeleting && (m.infrastructure.isGone || m.bootstrap.isGone && m.m.Spec.Bootstrap.ConfigRef.IsDefined()) {
 		// it may be created with another name than the Machine's, and without an owner
-		after = remediation.Earliest(after, p.r.bounded(missingObject))
+		after = remediation.Earliest(after, m.r.bounded(missingObject))
 	}
 	if isDeleting { // the phases of the deletion have reported failed reads
 		err = nil
@@ -217,47 +217,47 @@ func (p *machineScope) reconcile(ctx context.Context) (time.Duration, error) {
 }
 
 // finishFailed writes the status after a reconciliation has ended early, if there is a reason to report.
-func (p *machineScope) finishFailed(ctx context.Context, err error) error {
+func (m *machineScope) finishFailed(ctx context.Context, err error) error {
 	if err == nil || apierrors.IsConflict(err) {
 		return nil
 	}
-	p.setConditions()
-	return p.r.writeStatus(ctx, p.machineState)
+	m.setConditions()
+	return m.r.writeStatus(ctx, m.machineState)
 }
 
 // readCluster reads the Cluster of the Machine. A Machine without a Cluster is left alone. If it is being deleted, its
 // deletion continues as if the Cluster were being deleted.
-func (p *machineScope) readCluster(ctx context.Context) error {
-	var reader client.Reader = p.r.client
-	isDeleting := !p.m.DeletionTimestamp.IsZero()
+func (m *machineScope) readCluster(ctx context.Context) error {
+	var reader client.Reader = m.r.client
+	isDeleting := !m.m.DeletionTimestamp.IsZero()
 	if isDeleting {
-		reader = p.r.server
+		reader = m.r.server
 	}
 	var err error
-	p.cluster, err = contract.FindCluster(ctx, reader, p.m.Namespace, p.m.Spec.ClusterName)
-	if err != nil || p.cluster != nil {
+	m.cluster, err = contract.FindCluster(ctx, reader, m.m.Namespace, m.m.Spec.ClusterName)
+	if err != nil || m.cluster != nil {
 		return err
 	}
 	if isDeleting {
-		p.cluster = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.m.Namespace,
-			Name:      p.m.Spec.ClusterName,
+		m.cluster = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+			Namespace: m.m.Namespace,
+			Name:      m.m.Spec.ClusterName,
 		}}
 		return nil
 	}
-	note := fmt.Sprintf("the Cluster %s/%s of spec.clusterName does not exist: create it", p.m.Namespace,
-		p.m.Spec.ClusterName)
-	p.r.record(p.m, corev1.EventTypeWarning, "ClusterNotFound", note)
+	note := fmt.Sprintf("the Cluster %s/%s of spec.clusterName does not exist: create it", m.m.Namespace,
+		m.m.Spec.ClusterName)
+	m.r.record(m.m, corev1.EventTypeWarning, "ClusterNotFound", note)
 	return errors.New(note)
 }
 
 // setPaused sets the condition Paused, and reports whether the Machine is paused.
-func (p *machineScope) setPaused() bool {
+func (m *machineScope) setPaused() bool {
 	var causes []string
-	if ptr.Deref(p.cluster.Spec.Paused, false) {
+	if ptr.Deref(m.cluster.Spec.Paused, false) {
 		causes = append(causes, "Cluster spec.paused is set to true")
 	}
-	if metav1.HasAnnotation(p.m.ObjectMeta, clusterv1.PausedAnnotation) {
+	if metav1.HasAnnotation(m.m.ObjectMeta, clusterv1.PausedAnnotation) {
 		causes = append(causes, "Machine has the cluster.x-k8s.io/paused annotation")
 	}
 	condition := newCondition(clusterv1.PausedCondition, metav1.ConditionFalse, clusterv1.NotPausedReason, "")
@@ -265,18 +265,18 @@ func (p *machineScope) setPaused() bool {
 		condition = newCondition(clusterv1.PausedCondition, metav1.ConditionTrue, clusterv1.PausedReason,
 			strings.Join(causes, ", "))
 	}
-	p.set(condition)
+	m.set(condition)
 	return len(causes) > 0
 }
 
 // adopt sets the label of its Cluster on the Machine, and the Cluster as its owner if it is a stand-alone Machine.
-func (p *machineScope) adopt(ctx context.Context) error {
-	base := p.m.DeepCopy()
-	metav1.SetMetaDataLabel(&p.m.ObjectMeta, clusterv1.ClusterNameLabel, p.m.Spec.ClusterName)
-	if isStandAlone(p.m) && p.cluster.UID != "" {
-		p.m.OwnerReferences = append(p.m.OwnerReferences, contract.ClusterOwner(p.cluster))
+func (m *machineScope) adopt(ctx context.Context) error {
+	base := m.m.DeepCopy()
+	metav1.SetMetaDataLabel(&m.m.ObjectMeta, clusterv1.ClusterNameLabel, m.m.Spec.ClusterName)
+	if isStandAlone(m.m) && m.cluster.UID != "" {
+		m.m.OwnerReferences = append(m.m.OwnerReferences, contract.ClusterOwner(m.cluster))
 	}
-	return p.r.patch(ctx, p.m, base, "give the Machine its owner and its labels")
+	return m.r.patch(ctx, m.m, base, "give the Machine its owner and its labels")
 }
 
 // isStandAlone reports whether a Machine belongs to no MachineSet, pool or control plane, and is not owned by a Cluster

@@ -231,21 +231,21 @@ func (u *updateScope) keepCondition() {
 }
 
 // missingReference returns the object or field that a triggered update waits for; empty if it can continue.
-func (f *machineState) missingReference() string {
-	infrastructure, config := f.m.Spec.InfrastructureRef, f.m.Spec.Bootstrap.ConfigRef
-	initialization := f.status.Initialization
+func (m *machineState) missingReference() string {
+	infrastructure, config := m.m.Spec.InfrastructureRef, m.m.Spec.Bootstrap.ConfigRef
+	initialization := m.status.Initialization
 	switch {
 	case !ptr.Deref(initialization.InfrastructureProvisioned, false):
 		return fmt.Sprintf("%s %s to be provisioned", infrastructure.Kind, infrastructure.Name)
 	case config.IsDefined() && !ptr.Deref(initialization.BootstrapDataSecretCreated, false):
 		return fmt.Sprintf("%s %s to have its data", config.Kind, config.Name)
-	case f.status.NodeRef.Name == "":
+	case m.status.NodeRef.Name == "":
 		return "the Node of the Machine"
-	case !f.infrastructure.isAnnotated():
+	case !m.infrastructure.isAnnotated():
 		return annotationOf(infrastructure)
-	case config.IsDefined() && f.bootstrap.isGone:
+	case config.IsDefined() && m.bootstrap.isGone:
 		return fmt.Sprintf("%s %s, which does not exist", config.Kind, config.Name)
-	case config.IsDefined() && !f.bootstrap.isAnnotated():
+	case config.IsDefined() && !m.bootstrap.isAnnotated():
 		return annotationOf(config)
 	}
 	return ""

@@ -29,14 +29,14 @@ func TestTolerationOfTheCordon(t *testing.T) {
 }
 
 // awaitSecondAfter waits until a second after the moment has passed.
-func (d *fixture) awaitSecondAfter(moment time.Time) {
-	d.Helper()
-	err := wait.PollUntilContextTimeout(d.Context(), 50*time.Millisecond, time.Minute, true,
+func (f *fixture) awaitSecondAfter(moment time.Time) {
+	f.Helper()
+	err := wait.PollUntilContextTimeout(f.Context(), 50*time.Millisecond, time.Minute, true,
 		func(context.Context) (bool, error) {
 			return time.Now().Unix() > moment.Unix(), nil
 		})
 	if err != nil {
-		d.Fatal(err)
+		f.Fatal(err)
 	}
 }
 

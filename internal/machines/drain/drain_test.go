@@ -86,10 +86,10 @@ Ending: pod unmanaged has been ending since then, with 3600 s of grace
 }
 
 // daemonSet creates a DaemonSet, which no controller reconciles.
-func (d *fixture) daemonSet(name string) {
-	d.Helper()
+func (f *fixture) daemonSet(name string) {
+	f.Helper()
 	labels := map[string]string{"set": name}
-	_, err := d.client.AppsV1().DaemonSets(d.namespace).Create(d.Context(), &appsv1.DaemonSet{
+	_, err := f.client.AppsV1().DaemonSets(f.namespace).Create(f.Context(), &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -100,7 +100,7 @@ func (d *fixture) daemonSet(name string) {
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		d.Fatal(err)
+		f.Fatal(err)
 	}
 }
 

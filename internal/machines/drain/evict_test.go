@@ -117,27 +117,27 @@ func TestMissingRights(t *testing.T) {
 }
 
 // awaitRight waits until a user may list pods: the API server learns of roles a moment later.
-func (d *fixture) awaitRight(user string) {
-	d.Helper()
-	client := unthrottled(d, user)
-	err := wait.PollUntilContextCancel(d.Context(), 100*time.Millisecond, true,
+func (f *fixture) awaitRight(user string) {
+	f.Helper()
+	client := unthrottled(f, user)
+	err := wait.PollUntilContextCancel(f.Context(), 100*time.Millisecond, true,
 		func(ctx context.Context) (bool, error) {
 			_, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{Limit: 1})
 			return err == nil, nil
 		})
 	if err != nil {
-		d.Fatal(err)
+		f.Fatal(err)
 	}
 }
 
-func (d *fixture) expectMissing(user, prefix string) {
-	d.Helper()
-	_, err := drain.Evict(d.Context(), unthrottled(d, user), d.node, nil)
+func (f *fixture) expectMissing(user, prefix string) {
+	f.Helper()
+	_, err := drain.Evict(f.Context(), unthrottled(f, user), f.node, nil)
 	if err == nil || !strings.HasPrefix(err.Error(), prefix) || !strings.Contains(err.Error(), "forbidden") {
-		d.Errorf("got %v, want %s…", err, prefix)
+		f.Errorf("got %v, want %s…", err, prefix)
 	}
 	if strings.Contains(fmt.Sprint(err), "\n") {
-		d.Errorf("more than a line: %v", err)
+		f.Errorf("more than a line: %v", err)
 	}
 }
 

@@ -93,8 +93,8 @@ func connect(t testing.TB, config *rest.Config) drain.Client {
 }
 
 // pod puts a pod on the node. It never ends by itself, and takes an hour to end unless reported otherwise.
-func (d *fixture) pod(name string, change func(*corev1.Pod)) *corev1.Pod {
-	d.Helper()
+func (f *fixture) pod(name string, change func(*corev1.Pod)) *corev1.Pod {
+	f.Helper()
 	seconds := int64(3600)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -102,37 +102,37 @@ func (d *fixture) pod(name string, change func(*corev1.Pod)) *corev1.Pod {
 			Annotations: map[string]string{"sandbox.runlevel.dev/stop-after": "1h"},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: d.node.Name, TerminationGracePeriodSeconds: &seconds,
+			NodeName: f.node.Name, TerminationGracePeriodSeconds: &seconds,
 			Containers: []corev1.Container{{Name: "it", Image: "registry.example/it"}},
 		},
 	}
 	if change != nil {
 		change(pod)
 	}
-	made, err := d.client.CoreV1().Pods(d.namespace).Create(d.Context(), pod, metav1.CreateOptions{})
+	made, err := f.client.CoreV1().Pods(f.namespace).Create(f.Context(), pod, metav1.CreateOptions{})
 	if err != nil {
-		d.Fatal(err)
+		f.Fatal(err)
 	}
 	return made
 }
 
 // awaitPod waits until a pod is as wanted.
-func (d *fixture) awaitPod(name string, wanted func(*corev1.Pod) bool) *corev1.Pod {
-	d.Helper()
-	return sandboxtest.Await(d, cluster, pods, d.namespace+"/"+name, wanted)
+func (f *fixture) awaitPod(name string, wanted func(*corev1.Pod) bool) *corev1.Pod {
+	f.Helper()
+	return sandboxtest.Await(f, cluster, pods, f.namespace+"/"+name, wanted)
 }
 
-func (d *fixture) awaitRunning(names ...string) {
-	d.Helper()
+func (f *fixture) awaitRunning(names ...string) {
+	f.Helper()
 	for _, name := range names {
-		d.awaitPod(name, func(p *corev1.Pod) bool { return p != nil && isReady(p) })
+		f.awaitPod(name, func(p *corev1.Pod) bool { return p != nil && isReady(p) })
 	}
 }
 
-func (d *fixture) awaitGone(names ...string) {
-	d.Helper()
+func (f *fixture) awaitGone(names ...string) {
+	f.Helper()
 	for _, name := range names {
-		d.awaitPod(name, func(p *corev1.Pod) bool { return p == nil })
+		f.awaitPod(name, func(p *corev1.Pod) bool { return p == nil })
 	}
 }
 
@@ -146,8 +146,8 @@ func isReady(pod *corev1.Pod) bool {
 }
 
 // budget has at least some pods with a label app stay, and waits until it is worked out.
-func (d *fixture) budget(name, app string, atLeast int, change func(*policyv1.PodDisruptionBudget)) {
-	d.Helper()
+func (f *fixture) budget(name, app string, atLeast int, change func(*policyv1.PodDisruptionBudget)) {
+	f.Helper()
 	least := intstr.FromInt(atLeast)
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -158,45 +158,45 @@ func (d *fixture) budget(name, app string, atLeast int, change func(*policyv1.Po
 	if change != nil {
 		change(budget)
 	}
-	if _, err := d.client.PolicyV1().PodDisruptionBudgets(d.namespace).Create(d.Context(), budget,
+	if _, err := f.client.PolicyV1().PodDisruptionBudgets(f.namespace).Create(f.Context(), budget,
 		metav1.CreateOptions{}); err != nil {
-		d.Fatal(err)
+		f.Fatal(err)
 	}
-	d.awaitBudget(name, func(b *policyv1.PodDisruptionBudget) bool {
+	f.awaitBudget(name, func(b *policyv1.PodDisruptionBudget) bool {
 		return b.Status.ObservedGeneration == b.Generation
 	})
 }
 
-func (d *fixture) awaitBudget(name string, wanted func(*policyv1.PodDisruptionBudget) bool) {
-	d.Helper()
-	sandboxtest.Await(d, cluster, budgets, d.namespace+"/"+name, func(b *policyv1.PodDisruptionBudget) bool {
+func (f *fixture) awaitBudget(name string, wanted func(*policyv1.PodDisruptionBudget) bool) {
+	f.Helper()
+	sandboxtest.Await(f, cluster, budgets, f.namespace+"/"+name, func(b *policyv1.PodDisruptionBudget) bool {
 		return b != nil && b.Status.ObservedGeneration > 0 && wanted(b)
 	})
 }
 
-func (d *fixture) evict() []drain.HeldPod {
-	d.Helper()
-	left, err := drain.Evict(d.Context(), d.client, d.node, nil)
+func (f *fixture) evict() []drain.HeldPod {
+	f.Helper()
+	left, err := drain.Evict(f.Context(), f.client, f.node, nil)
 	if err != nil {
-		d.Fatal(err)
+		f.Fatal(err)
 	}
 	return left
 }
 
-func (d *fixture) look() []drain.HeldPod {
-	d.Helper()
-	left, err := drain.HeldPods(d.Context(), d.client, d.node, nil)
+func (f *fixture) look() []drain.HeldPod {
+	f.Helper()
+	left, err := drain.HeldPods(f.Context(), f.client, f.node, nil)
 	if err != nil {
-		d.Fatal(err)
+		f.Fatal(err)
 	}
 	return left
 }
 
 // story returns the holds of pods, one per line, without the namespace and times of the test.
-func (d *fixture) story(left []drain.HeldPod) string {
+func (f *fixture) story(left []drain.HeldPod) string {
 	var lines []string
 	for _, pod := range left {
-		message := strings.ReplaceAll(pod.Message, d.namespace+"/", "")
+		message := strings.ReplaceAll(pod.Message, f.namespace+"/", "")
 		if before, after, ok := strings.Cut(message, "since "); ok {
 			_, after, _ = strings.Cut(after, ",")
 			message = before + "since then," + after
@@ -206,9 +206,9 @@ func (d *fixture) story(left []drain.HeldPod) string {
 	return strings.Join(lines, "\n")
 }
 
-func (d *fixture) expect(left []drain.HeldPod, want string) {
-	d.Helper()
-	if got := d.story(left); got != strings.TrimSpace(want) {
-		d.Errorf("left on the node:\n%s\nwant:\n%s", got, strings.TrimSpace(want))
+func (f *fixture) expect(left []drain.HeldPod, want string) {
+	f.Helper()
+	if got := f.story(left); got != strings.TrimSpace(want) {
+		f.Errorf("left on the node:\n%s\nwant:\n%s", got, strings.TrimSpace(want))
 	}
 }

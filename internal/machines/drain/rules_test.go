@@ -37,11 +37,11 @@ func withTurn(turn string) func(*corev1.Pod) {
 }
 
 // evictByRules evicts pods, and returns the holds of the remaining ones by name.
-func (d *fixture) evictByRules() map[string]drain.PodHold {
-	d.Helper()
-	remaining, err := drain.Evict(d.Context(), d.client, d.node, rulesByLabel)
+func (f *fixture) evictByRules() map[string]drain.PodHold {
+	f.Helper()
+	remaining, err := drain.Evict(f.Context(), f.client, f.node, rulesByLabel)
 	if err != nil {
-		d.Fatal(err)
+		f.Fatal(err)
 	}
 	holds := map[string]drain.PodHold{}
 	for _, pod := range remaining {
@@ -116,22 +116,22 @@ func TestARefusalIsQuoted(t *testing.T) {
 }
 
 // endNow ends a pod that was evicted, without its grace.
-func (d *fixture) endNow(name string) {
-	d.Helper()
-	d.awaitPod(name, func(p *corev1.Pod) bool { return p != nil && p.DeletionTimestamp != nil })
-	if err := d.client.CoreV1().Pods(d.namespace).Delete(d.Context(), name, *metav1.NewDeleteOptions(0)); err != nil {
-		d.Fatal(err)
+func (f *fixture) endNow(name string) {
+	f.Helper()
+	f.awaitPod(name, func(p *corev1.Pod) bool { return p != nil && p.DeletionTimestamp != nil })
+	if err := f.client.CoreV1().Pods(f.namespace).Delete(f.Context(), name, *metav1.NewDeleteOptions(0)); err != nil {
+		f.Fatal(err)
 	}
-	d.awaitGone(name)
+	f.awaitGone(name)
 }
 
 // finish makes a pod complete.
-func (d *fixture) finish(name string) {
-	d.Helper()
+func (f *fixture) finish(name string) {
+	f.Helper()
 	done := []byte(`{"status": {"phase": "Succeeded"}}`)
-	if _, err := d.client.CoreV1().Pods(d.namespace).Patch(d.Context(), name, types.MergePatchType, done,
+	if _, err := f.client.CoreV1().Pods(f.namespace).Patch(f.Context(), name, types.MergePatchType, done,
 		metav1.PatchOptions{}, "status"); err != nil {
-		d.Fatal(err)
+		f.Fatal(err)
 	}
-	d.awaitPod(name, func(p *corev1.Pod) bool { return p != nil && p.Status.Phase == corev1.PodSucceeded })
+	f.awaitPod(name, func(p *corev1.Pod) bool { return p != nil && p.Status.Phase == corev1.PodSucceeded })
 }

@@ -25,30 +25,30 @@ func recordClusterAPI(annotations ...string) *recording {
 }
 
 // stage makes the Machine report in which stage its deletion is.
-func (s *recording) stage(reason string) *recording {
-	s.clusterAPI.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineDeletingCondition, Reason: reason}}
-	return s.write()
+func (r *recording) stage(reason string) *recording {
+	r.clusterAPI.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineDeletingCondition, Reason: reason}}
+	return r.write()
 }
 
 // removeHooks removes all hooks.
-func (s *recording) removeHooks() *recording {
-	s.clusterAPI.Annotations = nil
-	return s.write()
+func (r *recording) removeHooks() *recording {
+	r.clusterAPI.Annotations = nil
+	return r.write()
 }
 
 // sparedPod adds a pod on the node that a rule spares.
-func (s *recording) sparedPod() *recording {
-	s.pod().Pods["p"].States[0].Object = &corev1.Pod{
+func (r *recording) sparedPod() *recording {
+	r.pod().Pods["p"].States[0].Object = &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{sparedLabel: "yes"}},
 	}
-	return s
+	return r
 }
 
 // complete is the rest of a deletion from the end of the infrastructure on, as it should be.
-func (s *recording) complete() *recording {
-	s.terminate().infrastructureGone().deleteNode().stage("DeletionCompleted")
-	s.clusterAPI.Finalizers = nil
-	return s.write()
+func (r *recording) complete() *recording {
+	r.terminate().infrastructureGone().deleteNode().stage("DeletionCompleted")
+	r.clusterAPI.Finalizers = nil
+	return r.write()
 }
 
 func TestInvariantsOfClusterAPI(t *testing.T) {

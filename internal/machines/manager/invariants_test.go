@@ -43,113 +43,113 @@ func newRecording(preDrain, preTerminate int) *recording {
 }
 
 // now returns the span of the next request.
-func (s *recording) now() span {
-	s.next++
-	return at(s.next)
+func (r *recording) now() span {
+	r.next++
+	return at(r.next)
 }
 
-func (s *recording) write() *recording {
-	state := stateOfOpenShift(s.machine.DeepCopy())
-	if s.clusterAPI != nil {
-		state = stateOfClusterAPI(s.clusterAPI.DeepCopy())
+func (r *recording) write() *recording {
+	state := stateOfOpenShift(r.machine.DeepCopy())
+	if r.clusterAPI != nil {
+		state = stateOfClusterAPI(r.clusterAPI.DeepCopy())
 	}
-	s.Machine.States = append(s.Machine.States, recorded[machineState]{span: s.now(), Object: state})
-	return s
+	r.Machine.States = append(r.Machine.States, recorded[machineState]{span: r.now(), Object: state})
+	return r
 }
 
-func (s *recording) phase(phase string) *recording {
-	s.machine.Status.Phase = &phase
-	return s.write()
+func (r *recording) phase(phase string) *recording {
+	r.machine.Status.Phase = &phase
+	return r.write()
 }
 
 // hooks leaves some hooks.
-func (s *recording) hooks(preDrain, preTerminate int) *recording {
+func (r *recording) hooks(preDrain, preTerminate int) *recording {
 	hook := machinev1beta1.LifecycleHook{Name: "hook", Owner: "owner"}
-	s.machine.Spec.LifecycleHooks = machinev1beta1.LifecycleHooks{}
+	r.machine.Spec.LifecycleHooks = machinev1beta1.LifecycleHooks{}
 	for range preDrain {
-		s.machine.Spec.LifecycleHooks.PreDrain = append(s.machine.Spec.LifecycleHooks.PreDrain, hook)
+		r.machine.Spec.LifecycleHooks.PreDrain = append(r.machine.Spec.LifecycleHooks.PreDrain, hook)
 	}
 	for range preTerminate {
-		s.machine.Spec.LifecycleHooks.PreTerminate = append(s.machine.Spec.LifecycleHooks.PreTerminate, hook)
+		r.machine.Spec.LifecycleHooks.PreTerminate = append(r.machine.Spec.LifecycleHooks.PreTerminate, hook)
 	}
-	return s.write()
+	return r.write()
 }
 
-func (s *recording) exclude() *recording {
-	s.machine.Annotations = map[string]string{excludeAnnotation: ""}
-	return s.write()
+func (r *recording) exclude() *recording {
+	r.machine.Annotations = map[string]string{excludeAnnotation: ""}
+	return r.write()
 }
 
-func (s *recording) drained(status corev1.ConditionStatus) *recording {
-	s.machine.Status.Conditions = []machinev1beta1.Condition{{Type: machinev1beta1.MachineDrained, Status: status}}
-	return s.write()
+func (r *recording) drained(status corev1.ConditionStatus) *recording {
+	r.machine.Status.Conditions = []machinev1beta1.Condition{{Type: machinev1beta1.MachineDrained, Status: status}}
+	return r.write()
 }
 
-func (s *recording) skipped() *recording {
-	s.machine.Status.Conditions = []machinev1beta1.Condition{{
+func (r *recording) skipped() *recording {
+	r.machine.Status.Conditions = []machinev1beta1.Condition{{
 		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionTrue, Message: "Node drain skipped",
 	}}
-	return s.write()
+	return r.write()
 }
 
-func (s *recording) cordon() *recording {
-	s.node.Spec.Unschedulable = true
-	s.Node.States = append(s.Node.States,
-		recorded[corev1.Node]{span: s.now(), Object: s.node.DeepCopy(), By: controllerAgent})
-	return s
+func (r *recording) cordon() *recording {
+	r.node.Spec.Unschedulable = true
+	r.Node.States = append(r.Node.States,
+		recorded[corev1.Node]{span: r.now(), Object: r.node.DeepCopy(), By: controllerAgent})
+	return r
 }
 
-func (s *recording) evict(by string) *recording {
-	s.Evictions = append(s.Evictions, podEviction{span: s.now(), Pod: "p", By: by, Code: 201})
-	return s
+func (r *recording) evict(by string) *recording {
+	r.Evictions = append(r.Evictions, podEviction{span: r.now(), Pod: "p", By: by, Code: 201})
+	return r
 }
 
-func (s *recording) terminate() *recording {
-	s.InfrastructureDeletes = append(s.InfrastructureDeletes, s.now())
-	return s
+func (r *recording) terminate() *recording {
+	r.InfrastructureDeletes = append(r.InfrastructureDeletes, r.now())
+	return r
 }
 
-func (s *recording) infrastructureGone() *recording {
-	s.Infrastructure.States = append(s.Infrastructure.States, recorded[metav1.PartialObjectMetadata]{span: s.now()})
-	return s
+func (r *recording) infrastructureGone() *recording {
+	r.Infrastructure.States = append(r.Infrastructure.States, recorded[metav1.PartialObjectMetadata]{span: r.now()})
+	return r
 }
 
-func (s *recording) deleteNode() *recording {
-	s.Node.States = append(s.Node.States, recorded[corev1.Node]{span: s.now(), By: controllerAgent})
-	return s
+func (r *recording) deleteNode() *recording {
+	r.Node.States = append(r.Node.States, recorded[corev1.Node]{span: r.now(), By: controllerAgent})
+	return r
 }
 
-func (s *recording) release() *recording {
-	s.machine.Finalizers = nil
-	if s.clusterAPI != nil {
-		s.clusterAPI.Finalizers = nil
+func (r *recording) release() *recording {
+	r.machine.Finalizers = nil
+	if r.clusterAPI != nil {
+		r.clusterAPI.Finalizers = nil
 	}
-	return s.write()
+	return r.write()
 }
 
 // unsure has the Machine written, or not: the log does not report.
-func (s *recording) unsure() *recording {
-	s.Machine.Unsure = append(s.Machine.Unsure, s.now())
-	return s
+func (r *recording) unsure() *recording {
+	r.Machine.Unsure = append(r.Machine.Unsure, r.now())
+	return r
 }
 
 // pod adds a pod on the node.
-func (s *recording) pod() *recording {
-	s.Pods = map[string]*timeline[corev1.Pod]{
-		"p": {States: []recorded[corev1.Pod]{{span: s.now(), Object: &corev1.Pod{}}}},
+func (r *recording) pod() *recording {
+	r.Pods = map[string]*timeline[corev1.Pod]{
+		"p": {States: []recorded[corev1.Pod]{{span: r.now(), Object: &corev1.Pod{}}}},
 	}
-	return s
+	return r
 }
 
 // podEnds ends the pod, or begins its end: the log does not show which.
-func (s *recording) podEnds() *recording {
-	s.Pods["p"].Unsure = append(s.Pods["p"].Unsure, s.now())
-	return s
+func (r *recording) podEnds() *recording {
+	r.Pods["p"].Unsure = append(r.Pods["p"].Unsure, r.now())
+	return r
 }
 
 // end is the rest of a deletion from the drain on, as it should be.
-func (s *recording) end() *recording {
-	return s.drained(corev1.ConditionTrue).terminate().infrastructureGone().deleteNode().release()
+func (r *recording) end() *recording {
+	return r.drained(corev1.ConditionTrue).terminate().infrastructureGone().deleteNode().release()
 }
 
 func TestInvariants(t *testing.T) {
@@ -206,9 +206,9 @@ func TestInvariants(t *testing.T) {
 }
 
 // expect expects a history to break some invariants, of which the first words are given.
-func (s *recording) expect(t *testing.T, invariants []string) {
+func (r *recording) expect(t *testing.T, invariants []string) {
 	t.Helper()
-	broken := violationsOf(map[string]*history{"m": &s.history})
+	broken := violationsOf(map[string]*history{"m": &r.history})
 	beginsWith := cmp.Comparer(func(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) })
 	if diff := cmp.Diff(invariants, broken, beginsWith, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("broken (-want +got):\n%s", diff)

@@ -111,8 +111,8 @@ type staticCollector struct{ metrics <-chan prometheus.Metric }
 
 func (staticCollector) Describe(chan<- *prometheus.Desc) {}
 
-func (g staticCollector) Collect(metrics chan<- prometheus.Metric) {
-	for metric := range g.metrics {
+func (s staticCollector) Collect(metrics chan<- prometheus.Metric) {
+	for metric := range s.metrics {
 		metrics <- metric
 	}
 }

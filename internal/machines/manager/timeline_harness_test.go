@@ -29,33 +29,33 @@ type timeline[T any] struct {
 }
 
 // add adds the state that results from a write of the object.
-func (l *timeline[T]) add(request auditedRequest, state recorded[T]) {
+func (t *timeline[T]) add(request auditedRequest, state recorded[T]) {
 	switch {
 	case request.isDone():
-		l.States = append(l.States, state)
+		t.States = append(t.States, state)
 	case request.isUnsure():
-		l.Unsure = append(l.Unsure, request.span())
+		t.Unsure = append(t.Unsure, request.span())
 	}
 }
 
 // during returns when an object surely was as wanted: from the end of the request that made it so to the beginning of
 // the first one that made it otherwise, or may have.
-func (l *timeline[T]) during(isWanted func(*T) bool) []span {
+func (t *timeline[T]) during(isWanted func(*T) bool) []span {
 	var spans []span
-	for i, state := range l.States {
+	for i, state := range t.States {
 		if !isWanted(state.Object) {
 			continue
 		}
 		now := span{Begin: state.End, End: endOfTime}
-		if i+1 < len(l.States) {
-			now.End = l.States[i+1].Begin
+		if i+1 < len(t.States) {
+			now.End = t.States[i+1].Begin
 		}
-		for _, unsure := range l.Unsure {
+		for _, unsure := range t.Unsure {
 			if unsure.End.After(now.Begin) && unsure.Begin.Before(now.End) {
 				now.End = unsure.Begin
 			}
 		}
-		wasWanted := i > 0 && isWanted(l.States[i-1].Object)
+		wasWanted := i > 0 && isWanted(t.States[i-1].Object)
 		if last := len(spans) - 1; wasWanted && last >= 0 && spans[last].End.Equal(state.Begin) {
 			spans[last].End = now.End // it was so while the request was under way, too
 			continue
@@ -71,20 +71,20 @@ func (l *timeline[T]) during(isWanted func(*T) bool) []span {
 var endOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // firstWhen returns the first request that left the object as wanted.
-func (l *timeline[T]) firstWhen(isWanted func(*T) bool) (recorded[T], bool) {
-	i := slices.IndexFunc(l.States, func(s recorded[T]) bool { return isWanted(s.Object) })
+func (t *timeline[T]) firstWhen(isWanted func(*T) bool) (recorded[T], bool) {
+	i := slices.IndexFunc(t.States, func(s recorded[T]) bool { return isWanted(s.Object) })
 	if i < 0 {
 		return recorded[T]{}, false
 	}
-	return l.States[i], true
+	return t.States[i], true
 }
 
 // mayBe reports whether the object is as wanted, as far as the log reports: its last state is, or may not be the last.
-func (l *timeline[T]) mayBe(isWanted func(*T) bool) bool {
+func (t *timeline[T]) mayBe(isWanted func(*T) bool) bool {
 	last := recorded[T]{}
-	if len(l.States) > 0 {
-		last = l.States[len(l.States)-1]
+	if len(t.States) > 0 {
+		last = t.States[len(t.States)-1]
 	}
-	isKnown := !slices.ContainsFunc(l.Unsure, func(unsure span) bool { return unsure.End.After(last.End) })
-	return !isKnown || len(l.States) > 0 && isWanted(last.Object)
+	isKnown := !slices.ContainsFunc(t.Unsure, func(unsure span) bool { return unsure.End.After(last.End) })
+	return !isKnown || len(t.States) > 0 && isWanted(last.Object)
 }

@@ -66,19 +66,19 @@ func clusterAPIKind(kind string) schema.GroupKind {
 }
 
 // readRuledPods lists the pods of the machine's node by its drain rules.
-func (f *clusterAPIMachine) readRuledPods(ctx context.Context, g *gatherer, node *corev1.Node) {
-	rules, err := f.drainRules(ctx, g)
+func (cm *clusterAPIMachine) readRuledPods(ctx context.Context, g *gatherer, node *corev1.Node) {
+	rules, err := cm.drainRules(ctx, g)
 	if err != nil {
-		f.unknown = append(f.unknown, errorLine(err))
-		f.pods = &nodePods{isUnknown: true}
+		cm.unknown = append(cm.unknown, errorLine(err))
+		cm.pods = &nodePods{isUnknown: true}
 		return
 	}
-	f.readPods(ctx, g, node, rules)
+	cm.readPods(ctx, g, node, rules)
 }
 
 // drainRules returns the rules by which the controller drains the machine's node.
-func (f *clusterAPIMachine) drainRules(ctx context.Context, g *gatherer) (drain.PodRules, error) {
-	q := Query{Namespace: f.machine.Namespace}
+func (cm *clusterAPIMachine) drainRules(ctx context.Context, g *gatherer) (drain.PodRules, error) {
+	q := Query{Namespace: cm.machine.Namespace}
 	listed, err := listObjects[clusterv1.MachineDrainRule](ctx, g, clusterAPIKind("MachineDrainRule"), q)
 	if err != nil && !errors.Is(err, ErrNotServed) {
 		return nil, err
@@ -89,7 +89,7 @@ func (f *clusterAPIMachine) drainRules(ctx context.Context, g *gatherer) (drain.
 	}
 	cluster := &clusterv1.Cluster{}
 	if len(rules) > 0 { // they may select Clusters
-		q.Names = []string{f.machine.Spec.ClusterName}
+		q.Names = []string{cm.machine.Spec.ClusterName}
 		clusters, err := listObjects[clusterv1.Cluster](ctx, g, clusterAPIKind("Cluster"), q)
 		if err != nil {
 			return nil, err
@@ -98,76 +98,76 @@ func (f *clusterAPIMachine) drainRules(ctx context.Context, g *gatherer) (drain.
 			cluster = clusters[0]
 		}
 	}
-	return drainrules.PodRules(g.cluster.Client, f.machine, cluster, rules)
+	return drainrules.PodRules(g.cluster.Client, cm.machine, cluster, rules)
 }
 
 // node returns the Node of the machine; nil if it does not exist, is not known, or another host has joined under its
 // name.
-func (f *clusterAPIMachine) node() *corev1.Node {
-	node := f.nodes.byName[f.machine.Status.NodeRef.Name]
-	if node == nil || deletion.OwnershipClusterAPI(node, f.machine) != deletion.OwnNode {
+func (cm *clusterAPIMachine) node() *corev1.Node {
+	node := cm.nodes.byName[cm.machine.Status.NodeRef.Name]
+	if node == nil || deletion.OwnershipClusterAPI(node, cm.machine) != deletion.OwnNode {
 		return nil
 	}
 	return node
 }
 
-func (f *clusterAPIMachine) condition(kind string) metav1.Condition {
-	return findCondition(f.machine.Status.Conditions, kind)
+func (cm *clusterAPIMachine) condition(kind string) metav1.Condition {
+	return findCondition(cm.machine.Status.Conditions, kind)
 }
 
 // stage returns the stage of the deletion; "" if its controller reports none.
-func (f *clusterAPIMachine) stage() deletion.Stage {
+func (cm *clusterAPIMachine) stage() deletion.Stage {
 	switch {
-	case !f.isDeleting():
+	case !cm.isDeleting():
 		return ""
-	case !slices.Contains(f.machine.Finalizers, clusterv1.MachineFinalizer):
+	case !slices.Contains(cm.machine.Finalizers, clusterv1.MachineFinalizer):
 		return deletion.Completed
 	}
-	return deletion.StageClusterAPI(f.machine)
+	return deletion.StageClusterAPI(cm.machine)
 }
 
 // overview returns the state of the machine.
-func (f *clusterAPIMachine) overview() Machine {
+func (cm *clusterAPIMachine) overview() Machine {
 	m := Machine{
-		APIGroup: ClusterAPIKind.Group, Namespace: f.machine.Namespace, Name: f.machine.Name,
-		UID: string(f.machine.UID), Node: f.machine.Status.NodeRef.Name,
-		Phase: cmp.Or(f.machine.Status.Phase, string(clusterv1.MachinePhasePending)),
-		Since: f.machine.CreationTimestamp.Time, ProviderID: f.machine.Spec.ProviderID, Unknown: f.unknown,
+		APIGroup: ClusterAPIKind.Group, Namespace: cm.machine.Namespace, Name: cm.machine.Name,
+		UID: string(cm.machine.UID), Node: cm.machine.Status.NodeRef.Name,
+		Phase: cmp.Or(cm.machine.Status.Phase, string(clusterv1.MachinePhasePending)),
+		Since: cm.machine.CreationTimestamp.Time, ProviderID: cm.machine.Spec.ProviderID, Unknown: cm.unknown,
 	}
-	if updated := f.machine.Status.LastUpdated; !updated.IsZero() { // the last change of the phase
+	if updated := cm.machine.Status.LastUpdated; !updated.IsZero() { // the last change of the phase
 		m.Since = updated.Time
 	}
-	if f.isDeleting() {
-		m.Phase, m.Since = string(clusterv1.MachinePhaseDeleting), f.machine.DeletionTimestamp.Time
-		m.Stage = f.stage()
-		m.Holds = f.deletionHolds(m.Stage)
+	if cm.isDeleting() {
+		m.Phase, m.Since = string(clusterv1.MachinePhaseDeleting), cm.machine.DeletionTimestamp.Time
+		m.Stage = cm.stage()
+		m.Holds = cm.deletionHolds(m.Stage)
 	} else {
-		m.Holds = append(f.startHolds(m), f.remediationHolds()...)
+		m.Holds = append(cm.startHolds(m), cm.remediationHolds()...)
 	}
 	if m.Stage == deletion.BeforeDrain || m.Stage == deletion.Draining || m.Stage == deletion.DetachingVolumes {
-		m.Later = f.hookHolds(PreTerminateHook, nil)
+		m.Later = cm.hookHolds(PreTerminateHook, nil)
 	}
 	for i := range m.Holds {
-		m.Holds[i].remedy = f.remedy(&m.Holds[i])
+		m.Holds[i].remedy = cm.remedy(&m.Holds[i])
 	}
 	return m
 }
 
 // startHolds returns the holds of a machine unless it is being deleted.
-func (f *clusterAPIMachine) startHolds(m Machine) []Hold {
+func (cm *clusterAPIMachine) startHolds(m Machine) []Hold {
 	reported := func(kind HoldType, condition string) []Hold {
-		c := f.condition(condition)
+		c := cm.condition(condition)
 		return []Hold{{Type: kind, Message: cmp.Or(c.Message, c.Reason), Since: &m.Since}}
 	}
 	switch clusterv1.MachinePhase(m.Phase) {
 	case clusterv1.MachinePhaseRunning:
 		return nil
 	case clusterv1.MachinePhaseProvisioned:
-		return []Hold{f.nodeHold(m.ProviderID, m.Since)}
+		return []Hold{cm.nodeHold(m.ProviderID, m.Since)}
 	case clusterv1.MachinePhaseUpdating:
 		return reported(Update, clusterv1.MachineUpdatingCondition)
 	case clusterv1.MachinePhasePending, clusterv1.MachinePhaseProvisioning:
-		if f.condition(clusterv1.MachineBootstrapConfigReadyCondition).Status == metav1.ConditionFalse {
+		if cm.condition(clusterv1.MachineBootstrapConfigReadyCondition).Status == metav1.ConditionFalse {
 			return reported(Bootstrap, clusterv1.MachineBootstrapConfigReadyCondition)
 		}
 		return reported(Infrastructure, clusterv1.MachineInfrastructureReadyCondition)
@@ -176,11 +176,11 @@ func (f *clusterAPIMachine) startHolds(m Machine) []Hold {
 }
 
 // deletionHolds returns the holds of a deletion.
-func (f *clusterAPIMachine) deletionHolds(stage deletion.Stage) []Hold {
-	deleting := f.condition(clusterv1.MachineDeletingCondition)
+func (cm *clusterAPIMachine) deletionHolds(stage deletion.Stage) []Hold {
+	deleting := cm.condition(clusterv1.MachineDeletingCondition)
 	since := &deleting.LastTransitionTime.Time
-	if deleting.LastTransitionTime.IsZero() || f.machine.DeletionTimestamp.After(*since) {
-		since = &f.machine.DeletionTimestamp.Time
+	if deleting.LastTransitionTime.IsZero() || cm.machine.DeletionTimestamp.After(*since) {
+		since = &cm.machine.DeletionTimestamp.Time
 	}
 	startOr := func(start metav1.Time) *time.Time {
 		if start.IsZero() {
@@ -188,18 +188,18 @@ func (f *clusterAPIMachine) deletionHolds(stage deletion.Stage) []Hold {
 		}
 		return &start.Time
 	}
-	progress := f.machine.Status.Deletion
+	progress := cm.machine.Status.Deletion
 	if progress == nil {
 		progress = &clusterv1.MachineDeletionStatus{}
 	}
 	hold := Hold{Type: Controller, Message: cmp.Or(deleting.Message, "observe the deletion"), Since: since}
 	switch stage {
 	case deletion.BeforeDrain:
-		return f.hookHolds(PreDrainHook, startOr(progress.WaitForPreDrainHookStartTime))
+		return cm.hookHolds(PreDrainHook, startOr(progress.WaitForPreDrainHookStartTime))
 	case deletion.BeforeTerminate:
-		return f.hookHolds(PreTerminateHook, startOr(progress.WaitForPreTerminateHookStartTime))
+		return cm.hookHolds(PreTerminateHook, startOr(progress.WaitForPreTerminateHookStartTime))
 	case deletion.Draining:
-		return f.drainHolds(deleting.Message, startOr(progress.NodeDrainStartTime))
+		return cm.drainHolds(deleting.Message, startOr(progress.NodeDrainStartTime))
 	case deletion.DetachingVolumes:
 		hold.Type, hold.Since = Volume, startOr(progress.WaitForNodeVolumeDetachStartTime)
 	case deletion.Terminating:
@@ -207,10 +207,10 @@ func (f *clusterAPIMachine) deletionHolds(stage deletion.Stage) []Hold {
 	case deletion.RemovingConfig:
 		hold.Type = Bootstrap
 	case deletion.RemovingNode:
-		hold.Message = cmp.Or(deleting.Message, "delete node "+f.machine.Status.NodeRef.Name)
+		hold.Message = cmp.Or(deleting.Message, "delete node "+cm.machine.Status.NodeRef.Name)
 	case deletion.Completed:
-		others := f.finalizerHolds(clusterv1.MachineFinalizer)
-		if len(others) == len(f.machine.Finalizers) {
+		others := cm.finalizerHolds(clusterv1.MachineFinalizer)
+		if len(others) == len(cm.machine.Finalizers) {
 			return others
 		}
 		return append(controllerHold("remove its finalizer"), others...)
@@ -219,11 +219,11 @@ func (f *clusterAPIMachine) deletionHolds(stage deletion.Stage) []Hold {
 }
 
 // drainHolds returns the pods that hold the drain, or the message of the machine if they can't be listed.
-func (f *clusterAPIMachine) drainHolds(message string, since *time.Time) []Hold {
-	if f.pods == nil || f.pods.isUnknown {
+func (cm *clusterAPIMachine) drainHolds(message string, since *time.Time) []Hold {
+	if cm.pods == nil || cm.pods.isUnknown {
 		return []Hold{{Type: Pod, Message: strings.Join(strings.Fields(message), " "), Since: since}}
 	}
-	holds := f.podHolds(since)
+	holds := cm.podHolds(since)
 	for i := range holds {
 		if toleration := holds[i].Toleration; toleration != "" {
 			holds[i].Message += fmt.Sprintf(", and tolerates the cordon (toleration %s)", toleration)
@@ -233,42 +233,42 @@ func (f *clusterAPIMachine) drainHolds(message string, since *time.Time) []Hold 
 }
 
 // hookHolds returns the hooks of a type, in the order of their annotations.
-func (f *clusterAPIMachine) hookHolds(kind HoldType, since *time.Time) []Hold {
+func (cm *clusterAPIMachine) hookHolds(kind HoldType, since *time.Time) []Hold {
 	prefix := clusterv1.PreDrainDeleteHookAnnotationPrefix
 	if kind == PreTerminateHook {
 		prefix = clusterv1.PreTerminateDeleteHookAnnotationPrefix
 	}
 	var holds []Hold
-	for _, key := range deletion.HooksClusterAPI(f.machine, prefix) {
+	for _, key := range deletion.HooksClusterAPI(cm.machine, prefix) {
 		name := strings.TrimPrefix(key, prefix+"/") // a key without the slash holds the machine as well
-		holds = append(holds, f.hookHold(kind, name, f.machine.Annotations[key], key, since))
+		holds = append(holds, cm.hookHold(kind, name, cm.machine.Annotations[key], key, since))
 	}
 	return holds
 }
 
 // explain returns the explanation of the machine, without its conditions and events.
-func (f *clusterAPIMachine) explain(now time.Time) *diagnosis.Explanation {
-	m := f.overview()
+func (cm *clusterAPIMachine) explain(now time.Time) *diagnosis.Explanation {
+	m := cm.overview()
 	e := m.explanation("", now)
-	f.addRollout(e)
-	f.plane.addReplacement(e, f.machine)
+	cm.addRollout(e)
+	cm.plane.addReplacement(e, cm.machine)
 	m.addLater(e)
 	return e
 }
 
 // remedy returns the remedy of a hold for an administrator.
-func (f *clusterAPIMachine) remedy(h *Hold) []string {
+func (cm *clusterAPIMachine) remedy(h *Hold) []string {
 	switch h.Type {
 	case PreDrainHook, PreTerminateHook:
-		return h.hookRemedy(f.command("annotate", " "+h.key+"-"))
+		return h.hookRemedy(cm.command("annotate", " "+h.key+"-"))
 	case Pod:
-		return f.podRemedy(h, f.command("annotate", " "+clusterv1.ExcludeNodeDrainingAnnotation+"="))
+		return cm.podRemedy(h, cm.command("annotate", " "+clusterv1.ExcludeNodeDrainingAnnotation+"="))
 	case Infrastructure, Bootstrap:
-		return []string{"see its conditions below, and those of the object:", f.command("describe", "")}
+		return []string{"see its conditions below, and those of the object:", cm.command("describe", "")}
 	case Update:
-		return f.updateRemedy()
+		return cm.updateRemedy()
 	case Remediation:
-		return f.remediationRemedy()
+		return cm.remediationRemedy()
 	case Volume:
 		return []string{
 			"volumes are detached once their pods are deleted; list the attached volumes:",
@@ -280,7 +280,7 @@ func (f *clusterAPIMachine) remedy(h *Hold) []string {
 
 // podRemedy returns the remedy of a pod. Pods are listed again for each eviction, so pods that tolerate the cordon hold
 // the drain for as long as others replace them.
-func (f *clusterAPIMachine) podRemedy(h *Hold, skip string) []string {
+func (cm *clusterAPIMachine) podRemedy(h *Hold, skip string) []string {
 	if hold := drain.PodHold(h.Name); h.Toleration == "" || hold != drain.ToBeEvicted && hold != drain.Ending {
 		return h.podRemedy(skip)
 	}
@@ -295,13 +295,13 @@ func (f *clusterAPIMachine) podRemedy(h *Hold, skip string) []string {
 const guardCommand = "kubectl get clusteroperator etcd-quorum-guard -o yaml"
 
 // updateRemedy returns the remedy of an update in place, which ends only when its extension is done.
-func (f *clusterAPIMachine) updateRemedy() []string {
-	updating := f.condition(clusterv1.MachineUpdatingCondition)
+func (cm *clusterAPIMachine) updateRemedy() []string {
+	updating := cm.condition(clusterv1.MachineUpdatingCondition)
 	switch {
 	case strings.Contains(updating.Message, ": draining Node "):
 		return []string{
 			"its node is drained first, as the extension requests in its settings; continue without draining:",
-			f.command("annotate", " "+clusterv1.ExcludeNodeDrainingAnnotation+"="),
+			cm.command("annotate", " "+clusterv1.ExcludeNodeDrainingAnnotation+"="),
 		}
 	case strings.Contains(updating.Message, ": waiting for the etcd quorum guard "):
 		return []string{
@@ -319,44 +319,44 @@ func (f *clusterAPIMachine) updateRemedy() []string {
 	if updating.Reason == clusterv1.MachineInPlaceUpdateFailedReason {
 		remedy = append(remedy, "once the cause is removed, the update continues within a minute; or delete the "+
 			"machine, "+
-			"and its owner creates another one:", f.command("delete", ""))
+			"and its owner creates another one:", cm.command("delete", ""))
 	}
 	return remedy
 }
 
 // readDeployment reads the MachineDeployment of an outdated machine. The rollout is decided for all
 // machines of a MachineDeployment together, so the conditions of the MachineDeployment are shown for such a Machine.
-func (f *clusterAPIMachine) readDeployment(ctx context.Context, g *gatherer) {
-	name := f.machine.Labels[clusterv1.MachineDeploymentNameLabel]
-	upToDate := f.condition(clusterv1.MachineUpToDateCondition)
+func (cm *clusterAPIMachine) readDeployment(ctx context.Context, g *gatherer) {
+	name := cm.machine.Labels[clusterv1.MachineDeploymentNameLabel]
+	upToDate := cm.condition(clusterv1.MachineUpToDateCondition)
 	if name == "" || upToDate.Reason != clusterv1.MachineNotUpToDateReason {
 		return
 	}
-	kind, namespace := clusterAPIKind("MachineDeployment").WithVersion(""), f.machine.Namespace
+	kind, namespace := clusterAPIKind("MachineDeployment").WithVersion(""), cm.machine.Namespace
 	deployment, err := typedread.Get[clusterv1.MachineDeployment](ctx, g.cluster, kind, namespace, name)
 	switch {
 	case err == nil:
-		f.deployment = deployment
+		cm.deployment = deployment
 	case !errors.Is(err, ErrNotServed) && !apierrors.IsNotFound(err):
 		action := "get MachineDeployment " + namespace + "/" + name
-		f.unknown = append(f.unknown, errorLine(typedread.RequestError(action, err)))
+		cm.unknown = append(cm.unknown, errorLine(typedread.RequestError(action, err)))
 	}
 }
 
 // addRollout adds a message about an outdated machine: which fields of its MachineDeployment's template
 // differ, why machines are replaced rather than updated in place, and what blocks the rollout.
-func (f *clusterAPIMachine) addRollout(e *diagnosis.Explanation) {
-	if f.deployment == nil {
+func (cm *clusterAPIMachine) addRollout(e *diagnosis.Explanation) {
+	if cm.deployment == nil {
 		return
 	}
 	var details []string
 	for _, kind := range []string{clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition} {
-		reported := meta.FindStatusCondition(f.deployment.Status.Conditions, kind)
+		reported := meta.FindStatusCondition(cm.deployment.Status.Conditions, kind)
 		if reported != nil && reported.Message != "" {
 			details = append(details, strings.Split(reported.Message, "\n")...)
 		}
 	}
 	if len(details) > 0 {
-		e.Add("it is not up to date; its MachineDeployment "+f.deployment.Name+" reports:", details...)
+		e.Add("it is not up to date; its MachineDeployment "+cm.deployment.Name+" reports:", details...)
 	}
 }

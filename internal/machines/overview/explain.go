@@ -136,17 +136,17 @@ func (m *Machine) addLater(e *diagnosis.Explanation) {
 
 // explanation returns the state of the control plane. The word for a machine that counts in Ready
 // is ready.
-func (o *ControlPlane) explanation(ready string) *diagnosis.Explanation {
-	e := &diagnosis.Explanation{IsDone: o.Waits == ""}
+func (c *ControlPlane) explanation(ready string) *diagnosis.Explanation {
+	e := &diagnosis.Explanation{IsDone: c.Waits == ""}
 	e.Add(fmt.Sprintf("it is %s (%s): %d machines are desired, %d are up to date, %d are %s",
-		o.State, o.Strategy, o.Desired, o.Updated, o.Ready, ready))
+		c.State, c.Strategy, c.Desired, c.Updated, c.Ready, ready))
 	return e
 }
 
 // addWaits adds the reason why the control plane waits.
-func (o *ControlPlane) addWaits(e *diagnosis.Explanation) {
-	if o.Waits != "" {
-		e.Add("it waits: "+o.Waits, o.remedy...)
+func (c *ControlPlane) addWaits(e *diagnosis.Explanation) {
+	if c.Waits != "" {
+		e.Add("it waits: "+c.Waits, c.remedy...)
 	}
 }
 
@@ -161,9 +161,9 @@ func addAwaited(e *diagnosis.Explanation, m Machine, now time.Time) {
 }
 
 // addMembers adds the machines of the control plane, with the fields that are outdated.
-func (o *ControlPlane) addMembers(e *diagnosis.Explanation) {
+func (c *ControlPlane) addMembers(e *diagnosis.Explanation) {
 	var lines []string
-	for _, member := range o.members {
+	for _, member := range c.members {
 		lines = append(lines, member.text)
 	}
 	if len(lines) > 0 {

@@ -24,22 +24,22 @@ type healthCheckList struct {
 }
 
 // isUnhealthy reports whether a machine is unhealthy, and is not being deleted yet.
-func (f *clusterAPIMachine) isUnhealthy() bool {
-	succeeded := f.condition(clusterv1.MachineHealthCheckSucceededCondition)
-	return !f.isDeleting() && succeeded.Status == metav1.ConditionFalse
+func (cm *clusterAPIMachine) isUnhealthy() bool {
+	succeeded := cm.condition(clusterv1.MachineHealthCheckSucceededCondition)
+	return !cm.isDeleting() && succeeded.Status == metav1.ConditionFalse
 }
 
 // readHealthChecks finds the health checks of an unhealthy machine.
-func (f *clusterAPIMachine) readHealthChecks(ctx context.Context, g *gatherer) {
-	list := g.listHealthChecks(ctx, f.machine.Namespace)
+func (cm *clusterAPIMachine) readHealthChecks(ctx context.Context, g *gatherer) {
+	list := g.listHealthChecks(ctx, cm.machine.Namespace)
 	if list.unknown != "" {
-		f.unknown = append(f.unknown, list.unknown)
+		cm.unknown = append(cm.unknown, list.unknown)
 	}
 	for _, check := range list.checks {
 		selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
-		if err == nil && selector.Matches(labels.Set(f.machine.Labels)) &&
-			check.Spec.ClusterName == f.machine.Spec.ClusterName {
-			f.checks = append(f.checks, check)
+		if err == nil && selector.Matches(labels.Set(cm.machine.Labels)) &&
+			check.Spec.ClusterName == cm.machine.Spec.ClusterName {
+			cm.checks = append(cm.checks, check)
 		}
 	}
 }
@@ -64,15 +64,15 @@ func (g *gatherer) listHealthChecks(ctx context.Context, namespace string) healt
 }
 
 // remediationHolds returns the hold of the remediation of an unhealthy machine; none for other machines.
-func (f *clusterAPIMachine) remediationHolds() []Hold {
-	if !f.isUnhealthy() {
+func (cm *clusterAPIMachine) remediationHolds() []Hold {
+	if !cm.isUnhealthy() {
 		return nil
 	}
-	failed := f.condition(clusterv1.MachineHealthCheckSucceededCondition)
+	failed := cm.condition(clusterv1.MachineHealthCheckSucceededCondition)
 	problems := cmp.Or(joinLines(strings.TrimPrefix(failed.Message, "Health check failed:"), ", "), failed.Reason)
 	return []Hold{{
 		Type: Remediation, Since: &failed.LastTransitionTime.Time,
-		Message: "unhealthy (" + problems + "); " + f.remediationState(),
+		Message: "unhealthy (" + problems + "); " + cm.remediationState(),
 	}}
 }
 
@@ -88,14 +88,14 @@ func joinLines(message, separator string) string {
 }
 
 // remediationState returns who remediates an unhealthy machine, or why it is not remediated.
-func (f *clusterAPIMachine) remediationState() string {
+func (cm *clusterAPIMachine) remediationState() string {
 	for _, annotation := range []string{clusterv1.MachineSkipRemediationAnnotation, clusterv1.PausedAnnotation} {
-		if metav1.HasAnnotation(f.machine.ObjectMeta, annotation) {
+		if metav1.HasAnnotation(cm.machine.ObjectMeta, annotation) {
 			return "not remediated, because of its annotation " + annotation
 		}
 	}
-	owned := f.condition(clusterv1.MachineOwnerRemediatedCondition)
-	if owner := metav1.GetControllerOfNoCopy(f.machine); owned.Status == metav1.ConditionFalse {
+	owned := cm.condition(clusterv1.MachineOwnerRemediatedCondition)
+	if owner := metav1.GetControllerOfNoCopy(cm.machine); owned.Status == metav1.ConditionFalse {
 		if owner == nil {
 			return "it has no owner that would replace it"
 		}
@@ -108,14 +108,14 @@ func (f *clusterAPIMachine) remediationState() string {
 		}
 		return name + " replaces it: " + cmp.Or(owned.Message, owned.Reason)
 	}
-	external := f.condition(clusterv1.MachineExternallyRemediatedCondition)
+	external := cm.condition(clusterv1.MachineExternallyRemediatedCondition)
 	switch waits := clusterv1.MachineExternallyRemediatedWaitingForRemediationReason; {
 	case external.Status == metav1.ConditionFalse && external.Reason == waits:
 		return "another controller has to remediate it"
 	case external.Status == metav1.ConditionFalse:
 		return cmp.Or(external.Message, external.Reason)
 	}
-	for _, check := range f.checks {
+	for _, check := range cm.checks {
 		allowed := findCondition(check.Status.Conditions, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 		switch { // a paused check keeps its other conditions, and a check without a Cluster never gets any
 		case meta.IsStatusConditionTrue(check.Status.Conditions, clusterv1.PausedCondition):
@@ -132,9 +132,9 @@ func (f *clusterAPIMachine) remediationState() string {
 }
 
 // remediationRemedy returns the remedy of an unhealthy machine without remediation.
-func (f *clusterAPIMachine) remediationRemedy() []string {
+func (cm *clusterAPIMachine) remediationRemedy() []string {
 	var remedy []string
-	for _, check := range f.checks {
+	for _, check := range cm.checks {
 		remedy = append(remedy, fmt.Sprintf("kubectl describe machinehealthcheck.%s %s -n %s",
 			ClusterAPIKind.Group, check.Name, check.Namespace))
 	}
@@ -143,10 +143,10 @@ func (f *clusterAPIMachine) remediationRemedy() []string {
 			[]string{"see its health check, which has the limits and the number of unhealthy machines:"}, remedy...)
 	}
 	refused := clusterv1.MachineSetMachineCannotBeRemediatedReason
-	isRefused := f.condition(clusterv1.MachineOwnerRemediatedCondition).Reason == refused
+	isRefused := cm.condition(clusterv1.MachineOwnerRemediatedCondition).Reason == refused
 	// etcd could lose its quorum, or nothing replaces it
-	if isRefused || metav1.GetControllerOfNoCopy(f.machine) == nil {
+	if isRefused || metav1.GetControllerOfNoCopy(cm.machine) == nil {
 		return remedy
 	}
-	return append(remedy, "or delete the machine; its owner creates another one:", f.command("delete", ""))
+	return append(remedy, "or delete the machine; its owner creates another one:", cm.command("delete", ""))
 }

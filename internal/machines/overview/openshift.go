@@ -79,153 +79,153 @@ func (g *gatherer) gatherMachines(ctx context.Context, machines []*machinev1beta
 }
 
 // gather reads the objects that the machine waits for.
-func (f *openshiftMachine) gather(ctx context.Context, g *gatherer) {
-	if !f.isDeleting() {
-		if phase := f.phase(); phase == machinev1beta1.PhaseProvisioning || phase == "Pending" {
-			f.readInfrastructure(ctx, g)
+func (o *openshiftMachine) gather(ctx context.Context, g *gatherer) {
+	if !o.isDeleting() {
+		if phase := o.phase(); phase == machinev1beta1.PhaseProvisioning || phase == "Pending" {
+			o.readInfrastructure(ctx, g)
 		}
 		return
 	}
-	if f.isReleased() {
+	if o.isReleased() {
 		return
 	}
-	if f.nodes.unknown != "" && f.nodeName() != "" {
-		f.unknown = append(f.unknown, f.nodes.unknown)
+	if o.nodes.unknown != "" && o.nodeName() != "" {
+		o.unknown = append(o.unknown, o.nodes.unknown)
 	}
-	switch stage, reason := deletion.StageOpenShift(f.machine); {
+	switch stage, reason := deletion.StageOpenShift(o.machine); {
 	case stage == deletion.BeforeDrain, reason == deletion.DrainSkipped:
 	case stage != deletion.Draining:
-		f.readInfrastructure(ctx, g)
-	case f.node() != nil && f.node().Spec.Unschedulable:
-		f.readPods(ctx, g, f.node(), nil)
-		f.pods.separateStaying()
+		o.readInfrastructure(ctx, g)
+	case o.node() != nil && o.node().Spec.Unschedulable:
+		o.readPods(ctx, g, o.node(), nil)
+		o.pods.separateStaying()
 	}
 }
 
 // readInfrastructure reads the infrastructure object.
-func (f *openshiftMachine) readInfrastructure(ctx context.Context, g *gatherer) {
-	if f.infra.kind.Kind == "" {
+func (o *openshiftMachine) readInfrastructure(ctx context.Context, g *gatherer) {
+	if o.infra.kind.Kind == "" {
 		return
 	}
-	resource, err := g.cluster.Find(ctx, f.infra.kind)
+	resource, err := g.cluster.Find(ctx, o.infra.kind)
 	if errors.Is(err, ErrNotServed) || err == nil && !resource.Namespaced { // it is outside of the cluster
 		return
 	}
 	var object *unstructured.Unstructured
 	if err == nil {
-		object, err = g.cluster.In(resource, f.machine.Namespace).Get(ctx, f.machine.Name, metav1.GetOptions{})
+		object, err = g.cluster.In(resource, o.machine.Namespace).Get(ctx, o.machine.Name, metav1.GetOptions{})
 	}
 	switch {
 	case err == nil:
-		f.infra.isKnown, f.infra.object = true, object
+		o.infra.isKnown, o.infra.object = true, object
 	case apierrors.IsNotFound(err):
-		f.infra.isKnown = true
+		o.infra.isKnown = true
 	default:
-		f.unknown = append(f.unknown, errorLine(typedread.RequestError("get "+f.infraID().String(), err)))
+		o.unknown = append(o.unknown, errorLine(typedread.RequestError("get "+o.infraID().String(), err)))
 	}
 }
 
 // isReleased reports whether the machine has no finalizer of the machine controller.
-func (f *openshiftMachine) isReleased() bool {
-	return !slices.Contains(f.machine.Finalizers, machinev1beta1.MachineFinalizer)
+func (o *openshiftMachine) isReleased() bool {
+	return !slices.Contains(o.machine.Finalizers, machinev1beta1.MachineFinalizer)
 }
 
 // nodeName returns the name of the machine's node.
-func (f *openshiftMachine) nodeName() string { return enqueue.NodeName(f.machine) }
+func (o *openshiftMachine) nodeName() string { return enqueue.NodeName(o.machine) }
 
 // node returns the Node of the machine; nil if it does not exist, is not known, or another host has joined under its
 // name.
-func (f *openshiftMachine) node() *corev1.Node {
-	node := f.nodes.byName[f.nodeName()]
-	if node == nil || deletion.OwnershipOpenShift(node, f.machine) != deletion.OwnNode {
+func (o *openshiftMachine) node() *corev1.Node {
+	node := o.nodes.byName[o.nodeName()]
+	if node == nil || deletion.OwnershipOpenShift(node, o.machine) != deletion.OwnNode {
 		return nil
 	}
 	return node
 }
 
 // condition returns a condition of the machine; an empty one if it has none.
-func (f *openshiftMachine) condition(kind machinev1beta1.ConditionType) machinev1beta1.Condition {
-	return conditions.Find(f.machine.Status.Conditions, kind)
+func (o *openshiftMachine) condition(kind machinev1beta1.ConditionType) machinev1beta1.Condition {
+	return conditions.Find(o.machine.Status.Conditions, kind)
 }
 
 // hasNode reports whether the controller still has to delete the node. The finalizers of a node being deleted
 // don't hold the machine.
-func (f *openshiftMachine) hasNode() bool {
-	node := f.node()
+func (o *openshiftMachine) hasNode() bool {
+	node := o.node()
 	if node == nil {
-		return f.nodeName() != "" && f.nodes.byName == nil
+		return o.nodeName() != "" && o.nodes.byName == nil
 	}
 	return node.DeletionTimestamp == nil
 }
 
 // infrastructure returns whether the infrastructure exists, and whether its deletion was requested. If it can't be
 // read, a running deletion is assumed while the node exists: a provider does not report that it has begun the deletion.
-func (f *openshiftMachine) infrastructure() (exists, isDeleting bool) {
-	if object := f.infra.object; object != nil {
+func (o *openshiftMachine) infrastructure() (exists, isDeleting bool) {
+	if object := o.infra.object; object != nil {
 		return true, object.GetDeletionTimestamp() != nil
 	}
-	isRequested := f.condition(machinev1beta1.InstanceExistsCondition).Reason == deletion.InstanceTerminating
-	wasNeverCreated := f.infra.kind.Kind == "" && len(f.machine.Status.Addresses) == 0
-	if f.infra.isKnown || wasNeverCreated {
+	isRequested := o.condition(machinev1beta1.InstanceExistsCondition).Reason == deletion.InstanceTerminating
+	wasNeverCreated := o.infra.kind.Kind == "" && len(o.machine.Status.Addresses) == 0
+	if o.infra.isKnown || wasNeverCreated {
 		return false, isRequested
 	}
-	return true, isRequested || len(f.machine.Spec.LifecycleHooks.PreTerminate) == 0
+	return true, isRequested || len(o.machine.Spec.LifecycleHooks.PreTerminate) == 0
 }
 
 // trueSince returns when a condition became true, or when the machine was deleted, whichever is later.
-func (f *openshiftMachine) trueSince(kind machinev1beta1.ConditionType) *time.Time {
-	since := f.machine.DeletionTimestamp.Time
-	if c := f.condition(kind); c.Status == corev1.ConditionTrue && c.LastTransitionTime.After(since) {
+func (o *openshiftMachine) trueSince(kind machinev1beta1.ConditionType) *time.Time {
+	since := o.machine.DeletionTimestamp.Time
+	if c := o.condition(kind); c.Status == corev1.ConditionTrue && c.LastTransitionTime.After(since) {
 		since = c.LastTransitionTime.Time
 	}
 	return &since
 }
 
 // overview returns the state of the machine.
-func (f *openshiftMachine) overview() Machine {
+func (o *openshiftMachine) overview() Machine {
 	m := Machine{
-		APIGroup: Kind.Group, Namespace: f.machine.Namespace, Name: f.machine.Name, UID: string(f.machine.UID),
-		Node: f.nodeName(), Phase: f.phase(), Since: f.since(), Unknown: f.unknown,
-		ProviderID: ptr.Deref(f.machine.Spec.ProviderID, ""),
+		APIGroup: Kind.Group, Namespace: o.machine.Namespace, Name: o.machine.Name, UID: string(o.machine.UID),
+		Node: o.nodeName(), Phase: o.phase(), Since: o.since(), Unknown: o.unknown,
+		ProviderID: ptr.Deref(o.machine.Spec.ProviderID, ""),
 	}
 	switch {
-	case f.isDeleting():
-		m.Stage = f.stage()
-		m.Holds = f.deletionHolds(m.Stage)
+	case o.isDeleting():
+		m.Stage = o.stage()
+		m.Holds = o.deletionHolds(m.Stage)
 		if m.Stage == deletion.BeforeDrain || m.Stage == deletion.Draining {
-			m.Later = f.hookHolds(PreTerminateHook, nil)
+			m.Later = o.hookHolds(PreTerminateHook, nil)
 		}
 	case m.Phase == machinev1beta1.PhaseFailed:
-		m.Holds = []Hold{{Type: Failure, Message: f.failure()}}
+		m.Holds = []Hold{{Type: Failure, Message: o.failure()}}
 	case m.Phase != machinev1beta1.PhaseRunning:
-		m.Holds = f.startHolds()
+		m.Holds = o.startHolds()
 	default:
-		m.Holds = f.set.nodeHold(m.Name, m.Node, f.nodes.byName[m.Node])
+		m.Holds = o.set.nodeHold(m.Name, m.Node, o.nodes.byName[m.Node])
 	}
 	for i := range m.Holds {
-		m.Holds[i].remedy = f.remedy(&m.Holds[i])
+		m.Holds[i].remedy = o.remedy(&m.Holds[i])
 	}
 	return m
 }
 
 // phase returns the phase of the machine. Deleting is shown before its controller writes it.
-func (f *openshiftMachine) phase() string {
-	if f.isDeleting() {
+func (o *openshiftMachine) phase() string {
+	if o.isDeleting() {
 		return machinev1beta1.PhaseDeleting
 	}
-	return cmp.Or(ptr.Deref(f.machine.Status.Phase, ""), "Pending")
+	return cmp.Or(ptr.Deref(o.machine.Status.Phase, ""), "Pending")
 }
 
 // since returns when the phase began.
-func (f *openshiftMachine) since() time.Time {
-	created := f.machine.CreationTimestamp.Time
-	exists, node := f.condition(machinev1beta1.InstanceExistsCondition), f.node()
-	switch f.phase() {
+func (o *openshiftMachine) since() time.Time {
+	created := o.machine.CreationTimestamp.Time
+	exists, node := o.condition(machinev1beta1.InstanceExistsCondition), o.node()
+	switch o.phase() {
 	case machinev1beta1.PhaseDeleting:
-		return f.machine.DeletionTimestamp.Time
+		return o.machine.DeletionTimestamp.Time
 	case machinev1beta1.PhaseFailed:
-		if f.machine.Status.LastUpdated != nil {
-			return f.machine.Status.LastUpdated.Time
+		if o.machine.Status.LastUpdated != nil {
+			return o.machine.Status.LastUpdated.Time
 		}
 	case machinev1beta1.PhaseProvisioned:
 		if exists.Status == corev1.ConditionTrue && exists.LastTransitionTime.After(created) {
@@ -240,12 +240,12 @@ func (f *openshiftMachine) since() time.Time {
 }
 
 // failure returns why the machine has failed.
-func (f *openshiftMachine) failure() string {
+func (o *openshiftMachine) failure() string {
 	var parts []string
-	if reason := ptr.Deref(f.machine.Status.ErrorReason, ""); reason != "" {
+	if reason := ptr.Deref(o.machine.Status.ErrorReason, ""); reason != "" {
 		parts = append(parts, string(reason))
 	}
-	if message := ptr.Deref(f.machine.Status.ErrorMessage, ""); message != "" {
+	if message := ptr.Deref(o.machine.Status.ErrorMessage, ""); message != "" {
 		parts = append(parts, message)
 	}
 	return cmp.Or(strings.Join(parts, ": "), "no reason is reported")
@@ -253,75 +253,75 @@ func (f *openshiftMachine) failure() string {
 
 // stage returns the stage of the deletion: by the machine's conditions, and after the drain by its infrastructure and
 // its node, about which the conditions have less.
-func (f *openshiftMachine) stage() deletion.Stage {
-	if f.isReleased() {
+func (o *openshiftMachine) stage() deletion.Stage {
+	if o.isReleased() {
 		return deletion.Completed
 	}
-	stage, _ := deletion.StageOpenShift(f.machine)
+	stage, _ := deletion.StageOpenShift(o.machine)
 	if stage == deletion.BeforeDrain || stage == deletion.Draining {
 		return stage
 	}
-	switch exists, isDeleting := f.infrastructure(); {
-	case len(f.machine.Spec.LifecycleHooks.PreTerminate) > 0 && !isDeleting:
+	switch exists, isDeleting := o.infrastructure(); {
+	case len(o.machine.Spec.LifecycleHooks.PreTerminate) > 0 && !isDeleting:
 		return deletion.BeforeTerminate
 	case exists:
 		return deletion.Terminating
-	case f.hasNode():
+	case o.hasNode():
 		return deletion.RemovingNode
 	}
 	return deletion.Completed
 }
 
 // deletionHolds returns the holds of a deletion.
-func (f *openshiftMachine) deletionHolds(stage deletion.Stage) []Hold {
+func (o *openshiftMachine) deletionHolds(stage deletion.Stage) []Hold {
 	switch stage {
 	case deletion.BeforeDrain:
-		return f.hookHolds(PreDrainHook, &f.machine.DeletionTimestamp.Time)
+		return o.hookHolds(PreDrainHook, &o.machine.DeletionTimestamp.Time)
 	case deletion.Draining:
-		return f.drainHolds()
+		return o.drainHolds()
 	case deletion.BeforeTerminate:
-		return f.hookHolds(PreTerminateHook, f.trueSince(machinev1beta1.MachineDrained))
+		return o.hookHolds(PreTerminateHook, o.trueSince(machinev1beta1.MachineDrained))
 	case deletion.Terminating:
-		return f.infraHold()
+		return o.infraHold()
 	case deletion.RemovingNode:
-		return controllerHold("delete node " + f.nodeName())
+		return controllerHold("delete node " + o.nodeName())
 	}
-	others := f.finalizerHolds(machinev1beta1.MachineFinalizer)
-	if f.isReleased() {
+	others := o.finalizerHolds(machinev1beta1.MachineFinalizer)
+	if o.isReleased() {
 		return others
 	}
 	return append(controllerHold("remove its finalizer"), others...)
 }
 
 // hookHolds returns the hooks of a type.
-func (f *openshiftMachine) hookHolds(kind HoldType, since *time.Time) []Hold {
-	field, hooks := "preDrain", f.machine.Spec.LifecycleHooks.PreDrain
+func (o *openshiftMachine) hookHolds(kind HoldType, since *time.Time) []Hold {
+	field, hooks := "preDrain", o.machine.Spec.LifecycleHooks.PreDrain
 	if kind == PreTerminateHook {
-		field, hooks = "preTerminate", f.machine.Spec.LifecycleHooks.PreTerminate
+		field, hooks = "preTerminate", o.machine.Spec.LifecycleHooks.PreTerminate
 	}
 	var holds []Hold
 	for i, hook := range hooks {
 		key := fmt.Sprintf("/spec/lifecycleHooks/%s/%d", field, i)
-		holds = append(holds, f.hookHold(kind, hook.Name, hook.Owner, key, since))
+		holds = append(holds, o.hookHold(kind, hook.Name, hook.Owner, key, since))
 	}
 	return holds
 }
 
 // drainHolds returns the holds of a drain.
-func (f *openshiftMachine) drainHolds() []Hold {
-	node, since := f.node(), f.trueSince(machinev1beta1.MachineDrainable)
+func (o *openshiftMachine) drainHolds() []Hold {
+	node, since := o.node(), o.trueSince(machinev1beta1.MachineDrainable)
 	switch {
-	case deletion.IsDrainSkipped(f.machine):
+	case deletion.IsDrainSkipped(o.machine):
 		return controllerHold("skip the drain")
-	case f.nodes.byName == nil, f.pods != nil && f.pods.isUnknown:
-		return f.drainCondition()
-	case node == nil, f.pods != nil && len(f.pods.holding) == 0:
-		return controllerHold("record that node " + f.nodeName() + " is drained")
-	case f.pods != nil:
-		return f.podHolds(since)
+	case o.nodes.byName == nil, o.pods != nil && o.pods.isUnknown:
+		return o.drainCondition()
+	case node == nil, o.pods != nil && len(o.pods.holding) == 0:
+		return controllerHold("record that node " + o.nodeName() + " is drained")
+	case o.pods != nil:
+		return o.podHolds(since)
 	}
 	var holds []Hold
-	for _, name := range f.nodes.otherCordoned(node) {
+	for _, name := range o.nodes.otherCordoned(node) {
 		holds = append(holds, Hold{
 			Type: ControlPlaneNode, Object: new(kinds.NewID(kinds.Node, "", name)), Since: since,
 		})

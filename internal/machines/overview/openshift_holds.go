@@ -20,8 +20,8 @@ import (
 )
 
 // drainCondition returns the message of the machine about its drain, if the pods can't be listed.
-func (f *openshiftMachine) drainCondition() []Hold {
-	drained := f.condition(machinev1beta1.MachineDrained)
+func (o *openshiftMachine) drainCondition() []Hold {
+	drained := o.condition(machinev1beta1.MachineDrained)
 	if drained.Message == "" {
 		return nil
 	}
@@ -29,19 +29,19 @@ func (f *openshiftMachine) drainCondition() []Hold {
 }
 
 // infraHold returns the hold of infrastructure being deleted.
-func (f *openshiftMachine) infraHold() []Hold {
-	object, problem := f.infra.object, f.infraProblem()
-	hold := Hold{Type: Infrastructure, Message: problem, Since: f.trueSince(machinev1beta1.MachineDrained)}
+func (o *openshiftMachine) infraHold() []Hold {
+	object, problem := o.infra.object, o.infraProblem()
+	hold := Hold{Type: Infrastructure, Message: problem, Since: o.trueSince(machinev1beta1.MachineDrained)}
 	switch {
-	case object == nil && problem == "" && f.machine.Spec.ProviderID != nil:
-		hold.Message = "its provider has to terminate " + *f.machine.Spec.ProviderID
+	case object == nil && problem == "" && o.machine.Spec.ProviderID != nil:
+		hold.Message = "its provider has to terminate " + *o.machine.Spec.ProviderID
 	case object == nil && problem == "":
 		hold.Message = "its provider has to terminate it"
 	case object == nil:
 	case object.GetDeletionTimestamp() == nil && problem == "":
-		return controllerHold("delete " + f.infraID().String())
+		return controllerHold("delete " + o.infraID().String())
 	default:
-		hold.Object = f.infraID()
+		hold.Object = o.infraID()
 	}
 	if object != nil && object.GetDeletionTimestamp() != nil {
 		hold.Finalizers, hold.Since = object.GetFinalizers(), &object.GetDeletionTimestamp().Time
@@ -51,31 +51,31 @@ func (f *openshiftMachine) infraHold() []Hold {
 }
 
 // startHolds returns the holds of a machine that does not run yet.
-func (f *openshiftMachine) startHolds() []Hold {
-	since := f.since()
-	hold := Hold{Type: Infrastructure, Message: f.infraProblem(), Since: &since}
-	switch object := f.infra.object; {
-	case f.phase() == machinev1beta1.PhaseProvisioned:
-		return []Hold{f.nodeHold(ptr.Deref(f.machine.Spec.ProviderID, ""), since)}
-	case !f.infra.isKnown: // the infrastructure is outside of the cluster, or can't be read
+func (o *openshiftMachine) startHolds() []Hold {
+	since := o.since()
+	hold := Hold{Type: Infrastructure, Message: o.infraProblem(), Since: &since}
+	switch object := o.infra.object; {
+	case o.phase() == machinev1beta1.PhaseProvisioned:
+		return []Hold{o.nodeHold(ptr.Deref(o.machine.Spec.ProviderID, ""), since)}
+	case !o.infra.isKnown: // the infrastructure is outside of the cluster, or can't be read
 		return []Hold{hold}
 	case object == nil && hold.Message == "":
-		return controllerHold("create " + f.infraID().String())
+		return controllerHold("create " + o.infraID().String())
 	case object != nil:
 		hold.Message = cmp.Or(readyMessage(object), hold.Message)
 	}
-	hold.Object = f.infraID()
+	hold.Object = o.infraID()
 	return []Hold{hold}
 }
 
 // infraID identifies the infrastructure object.
-func (f *openshiftMachine) infraID() *kinds.ID {
-	return new(kinds.NewID(f.infra.kind.GroupKind(), f.machine.Namespace, f.machine.Name))
+func (o *openshiftMachine) infraID() *kinds.ID {
+	return new(kinds.NewID(o.infra.kind.GroupKind(), o.machine.Namespace, o.machine.Name))
 }
 
 // infraProblem returns why the machine controller can't read or change the infrastructure.
-func (f *openshiftMachine) infraProblem() string {
-	exists := f.condition(machinev1beta1.InstanceExistsCondition)
+func (o *openshiftMachine) infraProblem() string {
+	exists := o.condition(machinev1beta1.InstanceExistsCondition)
 	if exists.Status != corev1.ConditionUnknown && exists.Reason != deletion.ErrorDeleting {
 		return ""
 	}
@@ -88,16 +88,16 @@ func readyMessage(object *unstructured.Unstructured) string {
 }
 
 // remedy returns the remedy of a hold for an administrator.
-func (f *openshiftMachine) remedy(h *Hold) []string {
+func (o *openshiftMachine) remedy(h *Hold) []string {
 	switch h.Type {
 	case PreDrainHook, PreTerminateHook:
 		patch := []any{
 			patchOperation{"test", h.key + "/name", h.Name},
 			patchOperation{Op: "remove", Path: h.key},
 		}
-		return h.hookRemedy(f.command("patch", " --type=json -p '"+quotedJSON(patch)+"'"))
+		return h.hookRemedy(o.command("patch", " --type=json -p '"+quotedJSON(patch)+"'"))
 	case Pod:
-		return h.podRemedy(f.command("annotate", " "+deletion.ExcludeNodeDraining+"="))
+		return h.podRemedy(o.command("annotate", " "+deletion.ExcludeNodeDraining+"="))
 	case ControlPlaneNode:
 		return []string{
 			"nodes of the control plane are drained one after the other; no action is needed, unless node " +
@@ -105,11 +105,11 @@ func (f *openshiftMachine) remedy(h *Hold) []string {
 			"kubectl uncordon " + h.Object.Name,
 		}
 	case Infrastructure:
-		return f.infraRemedy(h)
+		return o.infraRemedy(h)
 	case NodeNotReady:
-		return f.set.nodeRemedy(h, f.machine.Name, f.command("delete", " --wait=false"))
+		return o.set.nodeRemedy(h, o.machine.Name, o.command("delete", " --wait=false"))
 	case Failure:
-		return []string{"only its deletion helps; " + f.set.replacement(f.machine) + ":", f.command("delete", "")}
+		return []string{"only its deletion helps; " + o.set.replacement(o.machine) + ":", o.command("delete", "")}
 	}
 	return h.commonRemedy()
 }
@@ -131,16 +131,16 @@ func quotedJSON(value any) string {
 }
 
 // infraRemedy returns the remedy for a problem of infrastructure.
-func (f *openshiftMachine) infraRemedy(h *Hold) []string {
+func (o *openshiftMachine) infraRemedy(h *Hold) []string {
 	if h.Object == nil {
-		if f.isDeleting() {
+		if o.isDeleting() {
 			return []string{"see the events below, and the log of the provider's machine controller"}
 		}
 		return nil
 	}
 	object := fmt.Sprintf("%s.%s %s -n %s", strings.ToLower(h.Object.Kind), h.Object.Group, h.Object.Name,
 		h.Object.Namespace)
-	if !f.isDeleting() || len(h.Finalizers) == 0 {
+	if !o.isDeleting() || len(h.Finalizers) == 0 {
 		return []string{"kubectl describe " + object}
 	}
 	return []string{
@@ -154,27 +154,27 @@ func (f *openshiftMachine) infraRemedy(h *Hold) []string {
 }
 
 // explain returns the explanation of the machine, without its conditions and events.
-func (f *openshiftMachine) explain(now time.Time) *diagnosis.Explanation {
-	m := f.overview()
+func (o *openshiftMachine) explain(now time.Time) *diagnosis.Explanation {
+	m := o.overview()
 	suffix := ""
-	if f.nodeName() != "" && f.nodes.byName != nil && f.node() == nil {
+	if o.nodeName() != "" && o.nodes.byName != nil && o.node() == nil {
 		suffix = ", which does not exist"
 	}
-	if m.Stage != "" && ptr.Deref(f.machine.Status.Phase, "") != machinev1beta1.PhaseDeleting {
+	if m.Stage != "" && ptr.Deref(o.machine.Status.Phase, "") != machinev1beta1.PhaseDeleting {
 		suffix += "; the machine controller has not observed the deletion yet"
 	}
 	e := m.explanation(suffix, now)
-	f.addStayingPods(e)
-	f.addLateHooks(e, m.Stage)
-	f.set.addReplacement(e, f.machine.Name)
+	o.addStayingPods(e)
+	o.addLateHooks(e, m.Stage)
+	o.set.addReplacement(e, o.machine.Name)
 	m.addLater(e)
 	return e
 }
 
 // statusConditions returns the conditions of the machine in the type of Kubernetes.
-func (f *openshiftMachine) statusConditions() []metav1.Condition {
+func (o *openshiftMachine) statusConditions() []metav1.Condition {
 	var conditions []metav1.Condition
-	for _, c := range f.machine.Status.Conditions {
+	for _, c := range o.machine.Status.Conditions {
 		conditions = append(conditions, metav1.Condition{
 			Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
 			LastTransitionTime: c.LastTransitionTime,
@@ -184,11 +184,11 @@ func (f *openshiftMachine) statusConditions() []metav1.Condition {
 }
 
 // addStayingPods adds a message for each pod that stays until the node is deleted.
-func (f *openshiftMachine) addStayingPods(e *diagnosis.Explanation) {
-	if f.pods == nil {
+func (o *openshiftMachine) addStayingPods(e *diagnosis.Explanation) {
+	if o.pods == nil {
 		return
 	}
-	for _, pod := range f.pods.staying {
+	for _, pod := range o.pods.staying {
 		e.Add(fmt.Sprintf("pod %s/%s was scheduled after its node was cordoned, and tolerates that (toleration %s): "+
 			"it is deleted with the node", pod.Namespace, pod.Name, pod.Toleration),
 			"no action is needed; to keep such pods off nodes that are drained, remove the toleration from their "+
@@ -197,9 +197,9 @@ func (f *openshiftMachine) addStayingPods(e *diagnosis.Explanation) {
 }
 
 // addLateHooks adds a message for each hook whose stage is over: it holds nothing, though conditions show it.
-func (f *openshiftMachine) addLateHooks(e *diagnosis.Explanation, stage deletion.Stage) {
+func (o *openshiftMachine) addLateHooks(e *diagnosis.Explanation, stage deletion.Stage) {
 	add := func(kind HoldType, reason string, condition machinev1beta1.ConditionType) {
-		for _, hold := range f.hookHolds(kind, nil) {
+		for _, hold := range o.hookHolds(kind, nil) {
 			e.Add(fmt.Sprintf("%s was added too late, and has no effect: %s", hold.title(), reason),
 				fmt.Sprintf("the condition %s stays False while the hook exists, and no stage reads it", condition))
 		}

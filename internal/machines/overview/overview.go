@@ -135,8 +135,8 @@ type ControlPlane struct {
 }
 
 // ID identifies the control plane.
-func (o *ControlPlane) ID() kinds.ID {
-	return kinds.ID{Group: o.APIGroup, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
+func (c *ControlPlane) ID() kinds.ID {
+	return kinds.ID{Group: c.APIGroup, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}
 }
 
 // A Membership is the position of a machine in a control plane.
@@ -155,13 +155,13 @@ type member struct {
 }
 
 // Members returns the machines of a list that belong to the control plane, in the order of their indexes.
-func (o *ControlPlane) Members(list []Machine) []Machine {
+func (c *ControlPlane) Members(list []Machine) []Machine {
 	byID := map[kinds.ID]Machine{}
 	for _, m := range list {
 		byID[m.ID()] = m
 	}
 	var members []Machine
-	for _, member := range o.members {
+	for _, member := range c.members {
 		if m, ok := byID[member.id]; ok {
 			members = append(members, m)
 		}

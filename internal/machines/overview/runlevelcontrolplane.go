@@ -64,14 +64,14 @@ func unlessNotServed(err error) error {
 }
 
 // readPlane finds the RunlevelControlPlane of the machine.
-func (f *clusterAPIMachine) readPlane(ctx context.Context, g *gatherer) {
-	planes, err := g.runlevelControlPlanes(ctx, f.machine.Namespace)
+func (cm *clusterAPIMachine) readPlane(ctx context.Context, g *gatherer) {
+	planes, err := g.runlevelControlPlanes(ctx, cm.machine.Namespace)
 	if err != nil {
-		f.unknown = append(f.unknown, errorLine(err))
+		cm.unknown = append(cm.unknown, errorLine(err))
 	}
 	for _, plane := range planes {
-		if metav1.IsControlledBy(f.machine, plane.plane) {
-			f.plane = plane
+		if metav1.IsControlledBy(cm.machine, plane.plane) {
+			cm.plane = plane
 		}
 	}
 }

@@ -66,30 +66,30 @@ func simulate(f *facts, p *RolloutPreview) {
 }
 
 // add adds a set of the cluster, with the annotations of earlier steps of a rollout.
-func (w *rolloutSimulation) add(set *clusterv1.MachineSet, isNew bool) {
+func (r *rolloutSimulation) add(set *clusterv1.MachineSet, isNew bool) {
 	s := &simulatedSet{
 		isNew: isNew, isDeleting: set.DeletionTimestamp != nil,
-		order: w.facts.deployment.Spec.Deletion.Order, replicas: int(ptr.Deref(set.Spec.Replicas, 1)),
+		order: r.facts.deployment.Spec.Deletion.Order, replicas: int(ptr.Deref(set.Spec.Replicas, 1)),
 	}
 	s.step = rolloutplan.SetStep{
 		Set: set.Name, MoveTo: set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation],
 		Acknowledged: rolloutrules.Names(set.Annotations[clusterv1.AcknowledgedMoveAnnotation]),
 	}
-	for _, m := range w.facts.machines[set.UID] {
+	for _, m := range r.facts.machines[set.UID] {
 		s.machines = append(s.machines, m.DeepCopy())
 	}
-	for _, d := range w.preview.Sets {
+	for _, d := range r.preview.Sets {
 		if d.MachineSet == set.Name {
 			s.inPlace = rolloutplan.InPlaceDecision{IsPossible: d.InPlace, Reason: strings.Join(d.Reasons, "; ")}
 		}
 	}
-	w.sets = append(w.sets, s)
+	r.sets = append(r.sets, s)
 }
 
 // round plans a round, and executes it on each set. It reports whether anything has changed.
-func (w *rolloutSimulation) round(number int) bool {
-	state := rolloutplan.RolloutState{Spec: w.spec}
-	for _, set := range w.sets {
+func (r *rolloutSimulation) round(number int) bool {
+	state := rolloutplan.RolloutState{Spec: r.spec}
+	for _, set := range r.sets {
 		setState := rolloutplan.SetState{
 			Name: set.step.Set, Replicas: set.replicas, InPlace: set.inPlace, Acknowledged: set.step.Acknowledged,
 		}.WithMachines(set.machines, set.isNew, set.step.MoveTo != "")
@@ -107,7 +107,7 @@ func (w *rolloutSimulation) round(number int) bool {
 	}
 	isChanged := false
 	for i, step := range steps {
-		set := w.sets[i]
+		set := r.sets[i]
 		if set.isDeleting { // not scaled by the controller of deployments
 			continue
 		}
@@ -115,16 +115,16 @@ func (w *rolloutSimulation) round(number int) bool {
 			len(step.Acknowledged) != len(set.step.Acknowledged)
 		set.step, set.replicas = step, step.To
 	}
-	for _, set := range w.sets {
-		isChanged = w.settle(set) || isChanged
-		isChanged = w.scale(set, number) || isChanged
+	for _, set := range r.sets {
+		isChanged = r.settle(set) || isChanged
+		isChanged = r.scale(set, number) || isChanged
 	}
 	return isChanged
 }
 
 // settle completes the starts, updates and deletions that an earlier round has begun, or the controllers before the
 // preview.
-func (w *rolloutSimulation) settle(set *simulatedSet) bool {
+func (r *rolloutSimulation) settle(set *simulatedSet) bool {
 	before := len(set.machines)
 	set.machines = slices.DeleteFunc(set.machines, func(m *clusterv1.Machine) bool {
 		return m.DeletionTimestamp != nil
@@ -149,18 +149,18 @@ func (w *rolloutSimulation) settle(set *simulatedSet) bool {
 }
 
 // scale creates machines, moves them to the new set, or deletes them.
-func (w *rolloutSimulation) scale(set *simulatedSet, round int) bool {
-	plan, reason, isChanged := set.plan(w.facts.now), set.reason(), false
+func (r *rolloutSimulation) scale(set *simulatedSet, round int) bool {
+	plan, reason, isChanged := set.plan(r.facts.now), set.reason(), false
 	for range plan.Create {
-		w.created++
+		r.created++
 		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
-			Name:              fmt.Sprintf("new %d", w.created),
-			CreationTimestamp: metav1.NewTime(w.facts.now),
+			Name:              fmt.Sprintf("new %d", r.created),
+			CreationTimestamp: metav1.NewTime(r.facts.now),
 		}}
 		m.Status.NodeRef.Name = m.Name
 		setAvailable(m)
 		set.machines = append(set.machines, m)
-		w.addStep(Step{Round: round, Action: CreateMachine, Machine: m.Name, Reason: reason})
+		r.addStep(Step{Round: round, Action: CreateMachine, Machine: m.Name, Reason: reason})
 		isChanged = true
 	}
 	for _, name := range plan.Remove {
@@ -174,12 +174,12 @@ func (w *rolloutSimulation) scale(set *simulatedSet, round int) bool {
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.PendingAcknowledgeMoveAnnotation, "")
 			set.machines = slices.Delete(set.machines, i, i+1)
-			newSet := w.sets[len(w.sets)-1]
+			newSet := r.sets[len(r.sets)-1]
 			newSet.machines = append(newSet.machines, m)
-			w.addStep(Step{Round: round, Action: UpdateInPlace, Machine: m.Name, Reason: reason})
+			r.addStep(Step{Round: round, Action: UpdateInPlace, Machine: m.Name, Reason: reason})
 		default:
-			m.DeletionTimestamp = ptr.To(metav1.NewTime(w.facts.now))
-			w.addStep(Step{Round: round, Action: DeleteMachine, Machine: m.Name, Reason: reason})
+			m.DeletionTimestamp = ptr.To(metav1.NewTime(r.facts.now))
+			r.addStep(Step{Round: round, Action: DeleteMachine, Machine: m.Name, Reason: reason})
 		}
 		isChanged = true
 	}
@@ -187,12 +187,12 @@ func (w *rolloutSimulation) scale(set *simulatedSet, round int) bool {
 }
 
 // addStep adds a step. Rounds that change no machine are not counted.
-func (w *rolloutSimulation) addStep(step Step) {
-	if step.Round != w.last {
-		w.last, w.rounds = step.Round, w.rounds+1
+func (r *rolloutSimulation) addStep(step Step) {
+	if step.Round != r.last {
+		r.last, r.rounds = step.Round, r.rounds+1
 	}
-	step.Round = w.rounds
-	w.preview.add(step)
+	step.Round = r.rounds
+	r.preview.add(step)
 }
 
 // isComingUp reports whether a machine of the new set will become available: it has no Node yet, or has been ready for

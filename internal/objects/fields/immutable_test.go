@@ -46,8 +46,8 @@ type truth struct {
 	Before, After map[string]any
 }
 
-func (c truth) isRefused() bool {
-	return strings.HasSuffix(c.Claim, " is refused") && !strings.HasPrefix(c.Claim, "nothing ")
+func (t truth) isRefused() bool {
+	return strings.HasSuffix(t.Claim, " is refused") && !strings.HasPrefix(t.Claim, "nothing ")
 }
 
 func truths(t *testing.T) []kindOfTruth {

@@ -40,15 +40,15 @@ func NewObjectCounts(counts []Count) ObjectCounts {
 const maxKinds = 4
 
 // String returns the counts for people: "5 objects: 3 Pods, ReplicaSet, Secret".
-func (t ObjectCounts) String() string {
-	text := printable.Count(t.Objects, "object")
-	if t.Objects == 0 {
+func (o ObjectCounts) String() string {
+	text := printable.Count(o.Objects, "object")
+	if o.Objects == 0 {
 		return "no objects"
 	}
 	var named []string
-	rest := t.Objects
-	for _, kind := range t.Kinds[:min(maxKinds, len(t.Kinds))] {
-		named = append(named, t.name(kind))
+	rest := o.Objects
+	for _, kind := range o.Kinds[:min(maxKinds, len(o.Kinds))] {
+		named = append(named, o.name(kind))
 		rest -= kind.Objects
 	}
 	if text += ": " + strings.Join(named, ", "); rest > 0 {
@@ -58,13 +58,13 @@ func (t ObjectCounts) String() string {
 }
 
 // name returns the count with the kind. The group is added only if another kind has the same name.
-func (t ObjectCounts) name(count Count) string {
+func (o ObjectCounts) name(count Count) string {
 	text := count.Kind
 	if count.Objects > 1 {
 		text = strconv.Itoa(count.Objects) + " " + Plural(count.Kind, count.Resource)
 	}
 	isNamesake := func(other Count) bool { return other.Kind == count.Kind && other.Group != count.Group }
-	if count.Group != "" && slices.ContainsFunc(t.Kinds, isNamesake) {
+	if count.Group != "" && slices.ContainsFunc(o.Kinds, isNamesake) {
 		text += " of " + count.Group
 	}
 	return text

@@ -135,14 +135,14 @@ type Metrics struct {
 	Counted []prometheus.Collector         // counters of events
 }
 
-func (c Metrics) gatherer(m ctrl.Manager) prometheus.Gatherer {
+func (m Metrics) gatherer(manager ctrl.Manager) prometheus.Gatherer {
 	own := prometheus.NewRegistry()
 	own.MustRegister(&leaderCollector{
-		leads: prometheus.NewDesc(c.Leads, "1 for the replica that holds the Lease, 0 for one that waits for it.",
+		leads: prometheus.NewDesc(m.Leads, "1 for the replica that holds the Lease, 0 for one that waits for it.",
 			nil, nil),
-		elected: m.Elected(), collect: c.Collect,
+		elected: manager.Elected(), collect: m.Collect,
 	})
-	own.MustRegister(c.Counted...)
+	own.MustRegister(m.Counted...)
 	return prometheus.Gatherers{own, metrics.Registry}
 }
 

@@ -114,13 +114,13 @@ type resultStore struct {
 }
 
 // Signatures implements store.Store. The failure of a place becomes a result, and other places are still queried.
-func (n *resultStore) Signatures(ctx context.Context, _, digest string, fn store.Callback) error {
+func (r *resultStore) Signatures(ctx context.Context, _, digest string, fn store.Callback) error {
 	count := 0
 	var ended error
-	err := n.each(ctx, digest, func(name string, signature []byte) bool {
+	err := r.each(ctx, digest, func(name string, signature []byte) bool {
 		count++
 		message, err := unpack(signature)
-		n.results.add(signatureResult{place: n.String(), name: name, message: message, err: err})
+		r.results.add(signatureResult{place: r.String(), name: name, message: message, err: err})
 		if err != nil {
 			return true
 		}
@@ -130,9 +130,9 @@ func (n *resultStore) Signatures(ctx context.Context, _, digest string, fn store
 	})
 	switch {
 	case err != nil:
-		n.results.add(signatureResult{place: n.String(), err: err})
+		r.results.add(signatureResult{place: r.String(), err: err})
 	case count == 0:
-		n.results.add(signatureResult{place: n.String(), isEmpty: true})
+		r.results.add(signatureResult{place: r.String(), isEmpty: true})
 	}
 	return ended
 }
@@ -151,20 +151,20 @@ type signatureResults struct {
 	all []signatureResult
 }
 
-func (f *signatureResults) add(item signatureResult) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.all = append(f.all, item)
+func (s *signatureResults) add(item signatureResult) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, item)
 }
 
 // maxReasons limits the reasons in a message.
 const maxReasons = 6
 
 // explain returns an error with the keyrings that have not signed an image, and the reasons.
-func (f *signatureResults) explain(p *Policy, digest string) error {
-	f.mu.Lock()
-	all := slices.Clone(f.all)
-	f.mu.Unlock()
+func (s *signatureResults) explain(p *Policy, digest string) error {
+	s.mu.Lock()
+	all := slices.Clone(s.all)
+	s.mu.Unlock()
 	slices.SortStableFunc(all, func(a, b signatureResult) int {
 		return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.name, b.name))
 	})

@@ -58,9 +58,9 @@ func baselineKeyOf(f Finding) baselineKey {
 	return baselineKey{File: file, In: f.In, Rule: f.Rule, Object: f.Object}
 }
 
-func (p baselineKey) compare(q baselineKey) int {
-	return cmp.Or(cmp.Compare(p.In, q.In), cmp.Compare(p.File, q.File), cmp.Compare(p.Rule, q.Rule),
-		cmp.Compare(p.Object, q.Object))
+func (b baselineKey) compare(q baselineKey) int {
+	return cmp.Or(cmp.Compare(b.In, q.In), cmp.Compare(b.File, q.File), cmp.Compare(b.Rule, q.Rule),
+		cmp.Compare(b.Object, q.Object))
 }
 
 // baselineComment explains a baseline to its reviewers.
@@ -162,21 +162,21 @@ func (t *baselineText) UnmarshalYAML(node *yaml.Node) error {
 }
 
 // UnmarshalYAML records the line, for the finding about an entry that no longer accepts anything.
-func (a *baselineEntry) UnmarshalYAML(node *yaml.Node) error {
+func (b *baselineEntry) UnmarshalYAML(node *yaml.Node) error {
 	type rawEntry baselineEntry // without this method
-	a.line, a.Count = node.Line, 1
-	if err := decodeMapping(node, (*rawEntry)(a), "file", "in", "rule", "object", "count", "message"); err != nil {
+	b.line, b.Count = node.Line, 1
+	if err := decodeMapping(node, (*rawEntry)(b), "file", "in", "rule", "object", "count", "message"); err != nil {
 		return err
 	}
 	switch {
-	case a.File == "" || a.Rule == "":
-		return fmt.Errorf("line %d: this entry accepts nothing: write its file and its rule", a.line)
-	case !slices.Contains([]Origin{InPayload, InPrevious, InRelease, InConfig}, a.In):
-		return fmt.Errorf("line %d: in is %q, and must be %s, %s or %s, or left out", a.line, a.In, InPrevious,
+	case b.File == "" || b.Rule == "":
+		return fmt.Errorf("line %d: this entry accepts nothing: write its file and its rule", b.line)
+	case !slices.Contains([]Origin{InPayload, InPrevious, InRelease, InConfig}, b.In):
+		return fmt.Errorf("line %d: in is %q, and must be %s, %s or %s, or left out", b.line, b.In, InPrevious,
 			InRelease, InConfig)
-	case a.Count < 1:
-		return fmt.Errorf("line %d: count is %d, and must be 1 or more: drop the entry if there are none", a.line,
-			a.Count)
+	case b.Count < 1:
+		return fmt.Errorf("line %d: count is %d, and must be 1 or more: drop the entry if there are none", b.line,
+			b.Count)
 	}
 	return nil
 }
@@ -227,21 +227,21 @@ func (r *Result) acceptFindings(baseline *Baseline, config Config) {
 
 // staleMessage returns the message about an entry that accepts more findings than there are, given how many it has
 // left; "" if it does not, or its rule did not run.
-func (a *baselineEntry) staleMessage(remaining int, ran []string) string {
-	place := a.File
-	if a.In != InPayload {
-		place += fmt.Sprintf(" (%s)", a.In)
+func (b *baselineEntry) staleMessage(remaining int, ran []string) string {
+	place := b.File
+	if b.In != InPayload {
+		place += fmt.Sprintf(" (%s)", b.In)
 	}
-	_, exists := FindRule(a.Rule)
+	_, exists := FindRule(b.Rule)
 	switch {
 	case !exists:
-		return fmt.Sprintf("this entry accepts nothing: unknown rule %q%s", a.Rule, DidYouMean(a.Rule))
-	case remaining == 0 || !slices.Contains(ran, a.Rule):
+		return fmt.Sprintf("this entry accepts nothing: unknown rule %q%s", b.Rule, DidYouMean(b.Rule))
+	case remaining == 0 || !slices.Contains(ran, b.Rule):
 		return ""
-	case remaining < a.Count:
-		return fmt.Sprintf("%s finds %d of these in %s, and no longer %d: lower the count", a.Rule, a.Count-remaining,
-			place, a.Count)
+	case remaining < b.Count:
+		return fmt.Sprintf("%s finds %d of these in %s, and no longer %d: lower the count", b.Rule, b.Count-remaining,
+			place, b.Count)
 	default:
-		return fmt.Sprintf("%s no longer finds this in %s: drop the entry", a.Rule, place)
+		return fmt.Sprintf("%s no longer finds this in %s: drop the entry", b.Rule, place)
 	}
 }

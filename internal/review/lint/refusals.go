@@ -70,11 +70,11 @@ func refusingRules() []Rule {
 }
 
 // matches reports whether a refusal belongs to the rule.
-func (rule refusalRule) matches(kind schema.GroupKind, refusal fields.Refusal) bool {
-	isAny := len(rule.kinds)+len(rule.fields) == 0
-	return isAny || slices.Contains(rule.kinds, kind) ||
-		rule.text != "" && strings.Contains(refusal.Message, rule.text) ||
-		slices.ContainsFunc(rule.fields, func(key string) bool { return slices.Contains(refusal.Path, key) })
+func (r refusalRule) matches(kind schema.GroupKind, refusal fields.Refusal) bool {
+	isAny := len(r.kinds)+len(r.fields) == 0
+	return isAny || slices.Contains(r.kinds, kind) ||
+		r.text != "" && strings.Contains(refusal.Message, r.text) ||
+		slices.ContainsFunc(r.fields, func(key string) bool { return slices.Contains(refusal.Path, key) })
 }
 
 // reportRefusals reports the refusals that belong to a rule.

@@ -97,15 +97,15 @@ func newIndex(p *payload.Payload, isPrevious bool) *index {
 }
 
 // addTests adds the tests of the release. They run when all manifests are applied.
-func (x *index) addTests() {
+func (in *index) addTests() {
 	last := 0
-	for _, m := range x.manifests {
+	for _, m := range in.manifests {
 		last = max(last, m.rank)
 	}
-	for i, m := range x.Tests {
+	for i, m := range in.Tests {
 		entry := newManifest(m)
 		entry.isTest, entry.rank, entry.node, entry.task = true, last+1, -1, i
-		x.add(entry)
+		in.add(entry)
 	}
 }
 
@@ -122,34 +122,34 @@ func newManifest(m *payload.Manifest) *manifest {
 	return made
 }
 
-func (x *index) add(m *manifest) {
-	x.manifests = append(x.manifests, m)
+func (in *index) add(m *manifest) {
+	in.manifests = append(in.manifests, m)
 	if m.isTombstone {
-		x.tombstones = append(x.tombstones, m)
+		in.tombstones = append(in.tombstones, m)
 	} else {
-		x.normal = append(x.normal, m)
+		in.normal = append(in.normal, m)
 	}
-	x.byID[m.id] = append(x.byID[m.id], m)
-	x.byKind[m.groupKind()] = append(x.byKind[m.groupKind()], m)
+	in.byID[m.id] = append(in.byID[m.id], m)
+	in.byKind[m.groupKind()] = append(in.byKind[m.groupKind()], m)
 	if m.id.Namespace != "" {
-		x.inside[m.id.Namespace] = append(x.inside[m.id.Namespace], m)
+		in.inside[m.id.Namespace] = append(in.inside[m.id.Namespace], m)
 	}
 	if defined := kinds.DefinedBy(m.Object()); m.groupKind() == kinds.CustomResourceDefinition && defined.Kind != "" {
-		x.defines[defined] = append(x.defines[defined], m)
+		in.defines[defined] = append(in.defines[defined], m)
 	}
 }
 
 // order ranks manifests by the graph of an update. A node's rank is its row in the graph: all nodes
 // of a row are applied before any node of the next.
-func (x *index) order() {
-	g := graph.Build(x.Manifests, graph.Options{Mode: graph.Update})
+func (in *index) order() {
+	g := graph.Build(in.Manifests, graph.Options{Mode: graph.Update})
 	ranks := make([]int, len(g.Nodes))
 	for i, node := range g.Nodes { // nodes come after those that they wait for
 		for _, before := range node.In {
 			ranks[i] = max(ranks[i], ranks[before]+1)
 		}
 		for _, task := range node.Tasks {
-			x.manifests[task].rank, x.manifests[task].node = ranks[i], i
+			in.manifests[task].rank, in.manifests[task].node = ranks[i], i
 		}
 	}
 }
@@ -160,8 +160,8 @@ func before(a, b *manifest) bool {
 }
 
 // namespaces returns the manifests of the Namespace of a name.
-func (x *index) namespaces(name string) []*manifest {
-	return x.byID[kinds.NewID(kinds.Namespace, "", name)]
+func (in *index) namespaces(name string) []*manifest {
+	return in.byID[kinds.NewID(kinds.Namespace, "", name)]
 }
 
 // A subject is the linted payload, with its context.

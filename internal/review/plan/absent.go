@@ -161,75 +161,75 @@ func (c *comparer) cascadeOf(old, steps []*payload.Manifest) *cascade {
 }
 
 // add adds a candidate.
-func (g *cascade) add(m *payload.Manifest) {
-	id, index := m.ID(), len(g.candidates)
+func (c *cascade) add(m *payload.Manifest) {
+	id, index := m.ID(), len(c.candidates)
 	owners := ownersOf(m)
-	g.candidates = append(g.candidates, candidate{manifest: m, owners: len(owners)})
+	c.candidates = append(c.candidates, candidate{manifest: m, owners: len(owners)})
 	if id.Namespace != "" {
-		g.inNamespace[id.Namespace] = append(g.inNamespace[id.Namespace], index)
+		c.inNamespace[id.Namespace] = append(c.inNamespace[id.Namespace], index)
 	}
 	kind := m.GroupVersionKind().GroupKind()
-	g.ofKind[kind] = append(g.ofKind[kind], index)
+	c.ofKind[kind] = append(c.ofKind[kind], index)
 	for _, owner := range owners {
-		g.ownedBy[owner] = append(g.ownedBy[owner], index)
+		c.ownedBy[owner] = append(c.ownedBy[owner], index)
 		if owner.Namespace != "" { // the owner may be cluster-wide
 			owner.Namespace = ""
-			g.ownedBy[owner] = append(g.ownedBy[owner], index)
+			c.ownedBy[owner] = append(c.ownedBy[owner], index)
 		}
 	}
 }
 
 // delete records that an object is deleted, and all objects with it that depend on it.
-func (g *cascade) delete(m *payload.Manifest) {
+func (c *cascade) delete(m *payload.Manifest) {
 	id := m.ID()
-	g.deleted[id] = true
+	c.deleted[id] = true
 	switch m.GroupVersionKind().GroupKind() {
 	case kinds.Namespace:
-		g.namespaces[id.Name] = id
-		for _, index := range g.inNamespace[id.Name] {
-			g.deleteWith(index, parent{itsParent, id})
+		c.namespaces[id.Name] = id
+		for _, index := range c.inNamespace[id.Name] {
+			c.deleteWith(index, parent{itsParent, id})
 		}
 	case kinds.CustomResourceDefinition:
 		if kind := kinds.DefinedBy(m.Object()); kind.Group != "" && kind.Kind != "" {
-			g.kinds[kind] = id
-			for _, index := range g.ofKind[kind] {
-				g.deleteWith(index, parent{itsParent, id})
+			c.kinds[kind] = id
+			for _, index := range c.ofKind[kind] {
+				c.deleteWith(index, parent{itsParent, id})
 			}
 		}
 	}
-	dependents := g.ownedBy[id]
-	delete(g.ownedBy, id) // each owner is counted once
+	dependents := c.ownedBy[id]
+	delete(c.ownedBy, id) // each owner is counted once
 	for _, index := range dependents {
-		if g.candidates[index].owners--; g.candidates[index].owners == 0 {
-			g.deleteWith(index, parent{owner, id})
+		if c.candidates[index].owners--; c.candidates[index].owners == 0 {
+			c.deleteWith(index, parent{owner, id})
 		}
 	}
 }
 
 // deleteWith adds an object to the queue because its parent is deleted, once.
-func (g *cascade) deleteWith(index int, by parent) {
-	m := g.candidates[index].manifest
-	if _, known := g.parents[m.ID()]; known {
+func (c *cascade) deleteWith(index int, by parent) {
+	m := c.candidates[index].manifest
+	if _, known := c.parents[m.ID()]; known {
 		return
 	}
-	g.parents[m.ID()] = by
-	g.queue = append(g.queue, m)
+	c.parents[m.ID()] = by
+	c.queue = append(c.queue, m)
 }
 
 // parentOf returns the object whose deletion deletes another one, if there is one.
-func (g *cascade) parentOf(m *payload.Manifest) (kinds.ID, bool) {
-	if namespace, found := g.namespaces[m.ID().Namespace]; found {
+func (c *cascade) parentOf(m *payload.Manifest) (kinds.ID, bool) {
+	if namespace, found := c.namespaces[m.ID().Namespace]; found {
 		return namespace, true
 	}
-	if definition, found := g.kinds[m.GroupVersionKind().GroupKind()]; found {
+	if definition, found := c.kinds[m.GroupVersionKind().GroupKind()]; found {
 		return definition, true
 	}
 	owners := ownersOf(m)
 	for i, owner := range owners {
-		if !g.deleted[owner] {
+		if !c.deleted[owner] {
 			owners[i].Namespace = ""
 		}
-		if !g.deleted[owners[i]] {
+		if !c.deleted[owners[i]] {
 			return kinds.ID{}, false
 		}
 	}

@@ -105,7 +105,7 @@ func ForCluster(from ReleaseID, target *payload.Payload, preview ClusterPreview)
 
 // addDefinedKind adds the kind of a deleted definition, which its tombstone need not name: it is known from the
 // objects that are deleted with it.
-func (g *cascade) addDefinedKind(s ObjectPreview) {
+func (c *cascade) addDefinedKind(s ObjectPreview) {
 	id := s.Manifest.ID()
 	if !s.Manifest.IsTombstone() || s.Manifest.GroupVersionKind().GroupKind() != kinds.CustomResourceDefinition ||
 		s.AlsoDeletes == nil {
@@ -113,7 +113,7 @@ func (g *cascade) addDefinedKind(s ObjectPreview) {
 	}
 	for _, count := range s.AlsoDeletes.Kinds {
 		if id.Name == count.Resource+"."+count.Group {
-			g.kinds[schema.GroupKind{Group: count.Group, Kind: count.Kind}] = id
+			c.kinds[schema.GroupKind{Group: count.Group, Kind: count.Kind}] = id
 		}
 	}
 }
@@ -123,11 +123,11 @@ func (l LeftoverObject) entry(action Action) ObjectPlan {
 }
 
 // entry returns the plan of the object.
-func (s ObjectPreview) entry() ObjectPlan {
+func (o ObjectPreview) entry() ObjectPlan {
 	e := ObjectPlan{
-		ID: s.Manifest.ID(), Action: s.Action, Why: s.Why, New: place(s.Manifest),
-		Unchecked: s.Unchecked, Recreated: s.Recreated, Adopted: s.Adopted, Foreign: s.Foreign,
-		AlsoDeletes: s.AlsoDeletes,
+		ID: o.Manifest.ID(), Action: o.Action, Why: o.Why, New: place(o.Manifest),
+		Unchecked: o.Unchecked, Recreated: o.Recreated, Adopted: o.Adopted, Foreign: o.Foreign,
+		AlsoDeletes: o.AlsoDeletes,
 	}
 	switch {
 	case e.Action == Created && e.Why == e.Unchecked:
@@ -135,37 +135,37 @@ func (s ObjectPreview) entry() ObjectPlan {
 	case e.Recreated:
 		e.Why = "it is deleted and recreated: " + e.Why
 	}
-	live, planned := fields.WithoutServers(s.Live), fields.WithoutServers(s.Planned)
+	live, planned := fields.WithoutServers(o.Live), fields.WithoutServers(o.Planned)
 	switch {
 	case planned == nil:
 	case live == nil:
 		e.Whole = fields.Mask(planned)
 	default:
-		e.Changes = s.changes(live, planned)
+		e.Changes = o.changes(live, planned)
 		if e.Action == Changed && e.Why == "" && len(e.Changes) == 0 && len(e.Adopted) == 0 {
 			e.Why = "all fields stay as they are, and only become the release's"
 		}
-		if s.Manifest.GroupVersionKind().GroupKind() == kinds.CustomResourceDefinition && !s.FromManifest {
+		if o.Manifest.GroupVersionKind().GroupKind() == kinds.CustomResourceDefinition && !o.FromManifest {
 			e.Definition = compareDefinitions(live, planned)
 		}
 	}
-	e.Hooks = s.hooks()
+	e.Hooks = o.hooks()
 	return e
 }
 
 // changes returns the fields that would differ, and the managers that have set them.
-func (s ObjectPreview) changes(live, planned map[string]any) []FieldChange {
+func (o ObjectPreview) changes(live, planned map[string]any) []FieldChange {
 	var changes []FieldChange
 	for _, field := range fields.Diff(live, planned) {
-		if s.FromManifest && field.New == nil {
+		if o.FromManifest && field.New == nil {
 			continue // a manifest need not have all fields
 		}
 		change := FieldChange{Difference: field}
-		if s.Owners != nil {
-			change.Owners = s.Owners(field.Path)
+		if o.Owners != nil {
+			change.Owners = o.Owners(field.Path)
 		}
 		for _, owner := range change.Owners {
-			if slices.Contains(s.Losing, owner) || slices.Contains(s.Adopted, owner) {
+			if slices.Contains(o.Losing, owner) || slices.Contains(o.Adopted, owner) {
 				change.Overwrites = append(change.Overwrites, owner)
 			}
 		}
@@ -175,8 +175,8 @@ func (s ObjectPreview) changes(live, planned map[string]any) []FieldChange {
 }
 
 // needsApply reports whether an apply would change the object in a cluster, or try to.
-func (e ObjectPlan) needsApply() bool {
-	switch e.Action {
+func (o ObjectPlan) needsApply() bool {
+	switch o.Action {
 	case Created, Changed, Deleted, Rejected, Unchecked:
 		return true
 	default:

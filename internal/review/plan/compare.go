@@ -162,8 +162,8 @@ func (c *comparer) creationAction(id kinds.ID) (Action, string) {
 }
 
 // compare records the fields that differ.
-func (e *ObjectPlan) compare(old, m *payload.Manifest) {
-	e.Action = Unchanged
+func (o *ObjectPlan) compare(old, m *payload.Manifest) {
+	o.Action = Unchanged
 	if m.SameTextAs(old) {
 		return
 	}
@@ -172,59 +172,59 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 	if len(changes) == 0 {
 		return // only the text differs
 	}
-	e.Action = Changed
-	if e.CreateOnly = m.IsCreateOnly(); !e.CreateOnly {
-		e.Hooks = compareHooks(before, after)
+	o.Action = Changed
+	if o.CreateOnly = m.IsCreateOnly(); !o.CreateOnly {
+		o.Hooks = compareHooks(before, after)
 	}
-	e.Changes = make([]FieldChange, len(changes))
+	o.Changes = make([]FieldChange, len(changes))
 	isRefused := false
 	_, isRemoved := old.TimeToLive() // a Job that Kubernetes removes is not changed, but created
 	for i, change := range changes {
-		e.Changes[i].Difference = change
-		if !e.CreateOnly && (!isRemoved || m.IsRecreated()) &&
+		o.Changes[i].Difference = change
+		if !o.CreateOnly && (!isRemoved || m.IsRecreated()) &&
 			len(fields.Immutable(before, after, changes[i:i+1])) > 0 {
-			e.Changes[i].Refused, isRefused = true, true
+			o.Changes[i].Refused, isRefused = true, true
 		}
 	}
 	kind := m.GroupVersionKind().GroupKind()
 	if isRefused && m.IsRecreated() {
-		e.markRecreated(kind, m.Foreign().IsHookJob())
+		o.markRecreated(kind, m.Foreign().IsHookJob())
 	}
-	if kind == kinds.CustomResourceDefinition && !e.CreateOnly {
-		e.Definition = compareDefinitions(before, after)
+	if kind == kinds.CustomResourceDefinition && !o.CreateOnly {
+		o.Definition = compareDefinitions(before, after)
 	}
 	if oldVersion, newVersion := old.Object().GetAPIVersion(), m.Object().GetAPIVersion(); oldVersion != newVersion {
-		e.addReason(fmt.Sprintf("it is written for %s now, and was for %s", newVersion, oldVersion))
+		o.addReason(fmt.Sprintf("it is written for %s now, and was for %s", newVersion, oldVersion))
 	}
-	if e.CreateOnly {
-		e.addReason("it is create-only: an existing object is not changed")
+	if o.CreateOnly {
+		o.addReason("it is create-only: an existing object is not changed")
 	}
 }
 
 // markRecreated marks an object as deleted and recreated, unless its content would be lost.
-func (e *ObjectPlan) markRecreated(kind schema.GroupKind, isHookJob bool) {
+func (o *ObjectPlan) markRecreated(kind schema.GroupKind, isHookJob bool) {
 	if kinds.HoldsData(kind) {
-		e.addReason(fmt.Sprintf("%s is ignored for a %s: its content would be lost", payload.RecreateAnnotation,
+		o.addReason(fmt.Sprintf("%s is ignored for a %s: its content would be lost", payload.RecreateAnnotation,
 			kind.Kind))
 		return
 	}
-	e.Recreated = true
-	for i := range e.Changes {
-		e.Changes[i].Refused = false
+	o.Recreated = true
+	for i := range o.Changes {
+		o.Changes[i].Refused = false
 	}
 	if isHookJob {
-		e.addReason("it is deleted and recreated, as the Job of a hook")
+		o.addReason("it is deleted and recreated, as the Job of a hook")
 		return
 	}
-	e.addReason("it is deleted and recreated, as " + payload.RecreateAnnotation + " asks for")
+	o.addReason("it is deleted and recreated, as " + payload.RecreateAnnotation + " asks for")
 }
 
 // addReason appends a reason to Why.
-func (e *ObjectPlan) addReason(reason string) {
-	if e.Why != "" {
-		e.Why += "; "
+func (o *ObjectPlan) addReason(reason string) {
+	if o.Why != "" {
+		o.Why += "; "
 	}
-	e.Why += reason
+	o.Why += reason
 }
 
 // usesOf returns the references of the new release to an object; nil if the new release applies the object.
@@ -247,8 +247,8 @@ func place(m *payload.Manifest) *Position {
 // A renameKey is equal for objects of a kind in files of the same name.
 type renameKey struct{ group, kind, file string }
 
-func (e ObjectPlan) renameKey() renameKey {
-	return renameKey{e.Group, e.Kind, path.Base(e.Place().File)}
+func (o ObjectPlan) renameKey() renameKey {
+	return renameKey{o.Group, o.Kind, path.Base(o.Place().File)}
 }
 
 // findRenamed finds objects that seem to replace dropped ones: the only new object of a kind in a file
@@ -327,8 +327,8 @@ func droppedReplicas(entries []ObjectPlan, manifests []*payload.Manifest) []Warn
 }
 
 // droppedReplicas returns the replicas of the old manifest, if the new one has none; else 0.
-func (e ObjectPlan) droppedReplicas() int64 {
-	for _, change := range e.Changes {
+func (o ObjectPlan) droppedReplicas() int64 {
+	for _, change := range o.Changes {
 		if count, isCount := change.Old.(int64); isCount && change.New == nil &&
 			change.Path.String() == "spec.replicas" {
 			return count

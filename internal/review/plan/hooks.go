@@ -115,15 +115,15 @@ func changeOfHook(old, next *deploymenthook.Hook) HookChange {
 
 // hooks returns the plans of the hooks of a Deployment in a cluster, of which the preview has found those that are
 // due.
-func (s ObjectPreview) hooks() []HookPlan {
-	live, wanted := readDeployment(s.Live), readDeployment(s.Manifest.Object().Object)
-	isWritten := s.Action == Created || s.Action == Changed
-	if wanted.template == "" || !isWritten && len(s.DueHooks) == 0 {
+func (o ObjectPreview) hooks() []HookPlan {
+	live, wanted := readDeployment(o.Live), readDeployment(o.Manifest.Object().Object)
+	isWritten := o.Action == Created || o.Action == Changed
+	if wanted.template == "" || !isWritten && len(o.DueHooks) == 0 {
 		return nil
 	}
-	hooks := planHooks(live, wanted, len(s.DueHooks) > 0)
+	hooks := planHooks(live, wanted, len(o.DueHooks) > 0)
 	for i, hookPlan := range hooks {
-		if hookPlan.Runs && !slices.Contains(s.DueHooks, hookPlan.Stage) {
+		if hookPlan.Runs && !slices.Contains(o.DueHooks, hookPlan.Stage) {
 			hooks[i].Runs, hooks[i].Why = false, notDue
 		}
 	}
@@ -131,6 +131,6 @@ func (s ObjectPreview) hooks() []HookPlan {
 }
 
 // RunningHooks returns the hooks that an update of the object runs.
-func (e ObjectPlan) RunningHooks() []HookPlan {
-	return slices.DeleteFunc(slices.Clone(e.Hooks), func(hookPlan HookPlan) bool { return !hookPlan.Runs })
+func (o ObjectPlan) RunningHooks() []HookPlan {
+	return slices.DeleteFunc(slices.Clone(o.Hooks), func(hookPlan HookPlan) bool { return !hookPlan.Runs })
 }

@@ -176,12 +176,12 @@ func Actions() []Action {
 
 // Place returns the position of the object in the new release, or in the old one if the new one does
 // not have it.
-func (e ObjectPlan) Place() Position {
+func (o ObjectPlan) Place() Position {
 	switch {
-	case e.New != nil:
-		return *e.New
-	case e.Old != nil:
-		return *e.Old
+	case o.New != nil:
+		return *o.New
+	case o.Old != nil:
+		return *o.Old
 	default:
 		return Position{}
 	}
@@ -189,24 +189,24 @@ func (e ObjectPlan) Place() Position {
 
 // IsMoved reports whether the manifest has moved to another level or component, and so to
 // another position in the order.
-func (e ObjectPlan) IsMoved() bool {
-	return e.Old != nil && e.New != nil && (e.Old.Level != e.New.Level || e.Old.Component != e.New.Component)
+func (o ObjectPlan) IsMoved() bool {
+	return o.Old != nil && o.New != nil && (o.Old.Level != o.New.Level || o.Old.Component != o.New.Component)
 }
 
 // IsNoop reports whether the two releases do the same with the object, or the live object matches the release.
-func (e ObjectPlan) IsNoop() bool {
-	switch e.Action {
+func (o ObjectPlan) IsNoop() bool {
+	switch o.Action {
 	case Unchanged, DeletedAgain, NotThere, Kept:
-		return !e.IsMoved()
+		return !o.IsMoved()
 	default:
 		return false
 	}
 }
 
 // Refused returns the changes of the object that the API server does not allow.
-func (e ObjectPlan) Refused() []FieldChange {
+func (o ObjectPlan) Refused() []FieldChange {
 	var refused []FieldChange
-	for _, change := range e.Changes {
+	for _, change := range o.Changes {
 		if change.Refused {
 			refused = append(refused, change)
 		}

@@ -107,58 +107,58 @@ func refusedObjects(entries []ObjectPlan, manifests []*payload.Manifest,
 }
 
 // warnings returns the warnings about one object.
-func (e ObjectPlan) warnings() []Warning {
+func (o ObjectPlan) warnings() []Warning {
 	var found []Warning
 	add := func(reason Reason, format string, args ...any) {
-		found = append(found, Warning{reason, e.ID, fmt.Sprintf(format, args...)})
+		found = append(found, Warning{reason, o.ID, fmt.Sprintf(format, args...)})
 	}
-	switch e.Action {
+	switch o.Action {
 	case Dropped:
-		if e.RenamedTo != nil {
-			add(Orphan, "%s, beside %s, which seems to follow it", e.Why, e.RenamedTo)
+		if o.RenamedTo != nil {
+			add(Orphan, "%s, beside %s, which seems to follow it", o.Why, o.RenamedTo)
 		} else {
-			add(Orphan, "%s", e.Why)
+			add(Orphan, "%s", o.Why)
 		}
 	case LeftOut:
-		add(Orphan, "%s", e.Why)
+		add(Orphan, "%s", o.Why)
 	case Revived:
-		add(Revival, "%s, and the new one creates it", e.Why)
+		add(Revival, "%s, and the new one creates it", o.Why)
 	case NothingToDelete:
-		add(NothingThere, "%s: nothing is deleted", e.Why)
+		add(NothingThere, "%s: nothing is deleted", o.Why)
 	}
-	if e.Action == Deleted && len(e.UsedBy) > 0 {
-		add(StillUsed, "it is deleted, and %s", describeUses(e.UsedBy))
+	if o.Action == Deleted && len(o.UsedBy) > 0 {
+		add(StillUsed, "it is deleted, and %s", describeUses(o.UsedBy))
 	}
-	if refused := e.Refused(); len(refused) > 0 {
+	if refused := o.Refused(); len(refused) > 0 {
 		add(Refused, "the API server refuses to change %s", paths(refused))
 	}
-	if e.Recreated {
+	if o.Recreated {
 		add(Recreation, "it is deleted and recreated: some of its changes can't be made otherwise")
 	}
-	if e.CreateOnly {
+	if o.CreateOnly {
 		add(ChangeNotMade, "it is create-only: an existing object is not changed")
 	}
-	if e.Definition != nil {
-		e.Definition.warn(add)
+	if o.Definition != nil {
+		o.Definition.warn(add)
 	}
-	e.warnOfCluster(add)
+	o.warnOfCluster(add)
 	return found
 }
 
 // warnOfCluster adds the warnings that only the plan of a cluster has.
-func (e ObjectPlan) warnOfCluster(add func(reason Reason, format string, args ...any)) {
-	switch e.Action {
+func (o ObjectPlan) warnOfCluster(add func(reason Reason, format string, args ...any)) {
+	switch o.Action {
 	case Rejected:
-		add(Refused, "%s", e.Why)
+		add(Refused, "%s", o.Why)
 	case Unchecked:
-		add(NotChecked, "%s", e.Why)
+		add(NotChecked, "%s", o.Why)
 	}
-	holds := e.GroupKind() == kinds.Namespace || e.GroupKind() == kinds.CustomResourceDefinition
-	if e.Action == Deleted && holds && e.AlsoDeletes != nil && e.AlsoDeletes.Objects > 0 {
-		add(AlsoDeletes, "it is deleted, and %s with it", e.AlsoDeletes)
+	holds := o.GroupKind() == kinds.Namespace || o.GroupKind() == kinds.CustomResourceDefinition
+	if o.Action == Deleted && holds && o.AlsoDeletes != nil && o.AlsoDeletes.Objects > 0 {
+		add(AlsoDeletes, "it is deleted, and %s with it", o.AlsoDeletes)
 	}
 	var overwritten []string
-	for _, change := range e.Changes {
+	for _, change := range o.Changes {
 		if len(change.Overwrites) > 0 && !isLastApplied(change) {
 			overwritten = append(overwritten,
 				fmt.Sprintf("%s (%s)", change.Path, strings.Join(change.Overwrites, ", ")))

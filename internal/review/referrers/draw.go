@@ -13,10 +13,10 @@ import (
 )
 
 // Text writes a line for each reference, and then one for each object that a controller makes.
-func (p Report) Text(out io.Writer) error {
+func (re Report) Text(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	missing := 0
-	for _, r := range p.References {
+	for _, r := range re.References {
 		verb := "needs"
 		if r.NotNeeded {
 			verb = "names"
@@ -26,10 +26,10 @@ func (p Report) Text(out io.Writer) error {
 			missing++
 		}
 	}
-	for _, made := range p.Makes {
+	for _, made := range re.Makes {
 		fmt.Fprintf(w, "%s makes %s\n", made.CreatedFor, made.Object)
 	}
-	fmt.Fprintf(w, "%s, %d to objects that are not in the release\n", printable.Count(len(p.References), "reference"),
+	fmt.Fprintf(w, "%s, %d to objects that are not in the release\n", printable.Count(len(re.References), "reference"),
 		missing)
 	return w.Flush()
 }
@@ -57,11 +57,11 @@ type arc struct {
 }
 
 // arcs returns the objects of a picture, in order, and its arcs, each once.
-func (p Report) arcs() (objects []kinds.ID, arcs []arc) {
-	for _, r := range p.References {
+func (re Report) arcs() (objects []kinds.ID, arcs []arc) {
+	for _, r := range re.References {
 		arcs = append(arcs, arc{r.By, r.To, false})
 	}
-	for _, made := range p.Makes {
+	for _, made := range re.Makes {
 		arcs = append(arcs, arc{made.CreatedFor, made.Object, true})
 	}
 	for _, a := range arcs {
@@ -75,23 +75,23 @@ func (p Report) arcs() (objects []kinds.ID, arcs []arc) {
 }
 
 // absentObjects returns the missing and deleted objects, which pictures mark.
-func (p Report) absentObjects() map[kinds.ID]bool {
+func (re Report) absentObjects() map[kinds.ID]bool {
 	absent := map[kinds.ID]bool{}
-	for _, r := range p.References {
+	for _, r := range re.References {
 		absent[r.To] = absent[r.To] || r.Presence == Missing || r.Presence == Deleted
 	}
 	return absent
 }
 
 // DOT writes a picture for Graphviz. Arcs to created objects are dashed; missing and deleted objects are red.
-func (p Report) DOT(out io.Writer) error {
+func (re Report) DOT(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	fmt.Fprint(w, "digraph references {\n  rankdir=LR;\n")
-	objects, arcs := p.arcs()
+	objects, arcs := re.arcs()
 	quote := func(id kinds.ID) string {
 		return `"` + strings.NewReplacer(`"`, "", `\`, `\\`).Replace(id.String()) + `"`
 	}
-	absent := p.absentObjects()
+	absent := re.absentObjects()
 	for i, id := range objects {
 		style := ""
 		if absent[id] {
@@ -111,11 +111,11 @@ func (p Report) DOT(out io.Writer) error {
 }
 
 // Mermaid writes a flowchart that Markdown can hold, with the same marks.
-func (p Report) Mermaid(out io.Writer) error {
+func (re Report) Mermaid(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	fmt.Fprint(w, "flowchart LR\n")
-	objects, arcs := p.arcs()
-	absent := p.absentObjects()
+	objects, arcs := re.arcs()
+	absent := re.absentObjects()
 	for i, id := range objects {
 		class := ""
 		if absent[id] {

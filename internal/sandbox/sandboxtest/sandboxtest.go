@@ -74,14 +74,14 @@ func New(o sandbox.Options) *SharedSandbox {
 }
 
 // Run runs the tests of a package, for its TestMain, and stops the sandbox.
-func (c *SharedSandbox) Run(m *testing.M) int {
+func (ss *SharedSandbox) Run(m *testing.M) int {
 	code := m.Run()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.running == nil {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.running == nil {
 		return code
 	}
-	if err := c.running.Stop(); err != nil {
+	if err := ss.running.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "stop the sandbox:", err)
 		return 1
 	}
@@ -120,10 +120,10 @@ func Start(t testing.TB, o sandbox.Options) *sandbox.Sandbox {
 }
 
 // Sandbox returns the sandbox, and starts it if necessary.
-func (c *SharedSandbox) Sandbox(t testing.TB) *sandbox.Sandbox {
+func (ss *SharedSandbox) Sandbox(t testing.TB) *sandbox.Sandbox {
 	t.Helper()
 	NeedControlPlane(t)
-	s, err := c.start()
+	s, err := ss.start()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,15 +131,15 @@ func (c *SharedSandbox) Sandbox(t testing.TB) *sandbox.Sandbox {
 }
 
 // Client returns the admin's client.
-func (c *SharedSandbox) Client(t testing.TB) kubernetes.Interface {
+func (ss *SharedSandbox) Client(t testing.TB) kubernetes.Interface {
 	t.Helper()
-	return kubernetes.NewForConfigOrDie(c.Sandbox(t).Config)
+	return kubernetes.NewForConfigOrDie(ss.Sandbox(t).Config)
 }
 
 // Namespace creates a namespace for one test, and deletes it afterwards.
-func (c *SharedSandbox) Namespace(t testing.TB) string {
+func (ss *SharedSandbox) Namespace(t testing.TB) string {
 	t.Helper()
-	namespaces := c.Client(t).CoreV1().Namespaces()
+	namespaces := ss.Client(t).CoreV1().Namespaces()
 	namespace, err := namespaces.Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
 	}, metav1.CreateOptions{})
@@ -191,29 +191,29 @@ func typed[T any](t testing.TB, object *unstructured.Unstructured) *T {
 
 // Account creates a service account with rights in its namespace, and returns its client
 // configuration. The API server applies the rights after a moment.
-func (c *SharedSandbox) Account(t testing.TB, namespace, name string, may ...rbacv1.PolicyRule) *rest.Config {
+func (ss *SharedSandbox) Account(t testing.TB, namespace, name string, may ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
-	accounts := c.Client(t).CoreV1().ServiceAccounts(namespace)
+	accounts := ss.Client(t).CoreV1().ServiceAccounts(namespace)
 	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}},
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if len(may) > 0 {
-		c.allow(t, namespace, name, may)
+		ss.allow(t, namespace, name, may)
 	}
 	token, err := accounts.CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := rest.AnonymousClientConfig(c.Sandbox(t).Config)
+	config := rest.AnonymousClientConfig(ss.Sandbox(t).Config)
 	config.BearerToken = token.Status.Token
 	return config
 }
 
 // allow binds an account to a new role in its namespace.
-func (c *SharedSandbox) allow(t testing.TB, namespace, name string, may []rbacv1.PolicyRule) {
+func (ss *SharedSandbox) allow(t testing.TB, namespace, name string, may []rbacv1.PolicyRule) {
 	t.Helper()
-	meta, rbac := metav1.ObjectMeta{Name: name}, c.Client(t).RbacV1()
+	meta, rbac := metav1.ObjectMeta{Name: name}, ss.Client(t).RbacV1()
 	if _, err := rbac.Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: may},
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -229,15 +229,15 @@ func (c *SharedSandbox) allow(t testing.TB, namespace, name string, may []rbacv1
 }
 
 // Connect returns a connection to the sandbox, as its administrator.
-func (c *SharedSandbox) Connect(t testing.TB) *cluster.Cluster {
+func (ss *SharedSandbox) Connect(t testing.TB) *cluster.Cluster {
 	t.Helper()
-	return Connect(t, c.Sandbox(t).Config)
+	return Connect(t, ss.Sandbox(t).Config)
 }
 
 // ConnectAs returns a connection to the sandbox as a user with the rights of system:authenticated.
-func (c *SharedSandbox) ConnectAs(t testing.TB, user string) *cluster.Cluster {
+func (ss *SharedSandbox) ConnectAs(t testing.TB, user string) *cluster.Cluster {
 	t.Helper()
-	config := rest.CopyConfig(c.Sandbox(t).Config)
+	config := rest.CopyConfig(ss.Sandbox(t).Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 	return Connect(t, config)
 }

@@ -63,51 +63,51 @@ func Read(t testing.TB, path string) *Transcript {
 }
 
 // Section returns a section, or "" if the file has none of that name.
-func (f *Transcript) Section(name string) string {
-	if section := f.find(name); section != nil {
+func (tr *Transcript) Section(name string) string {
+	if section := tr.find(name); section != nil {
 		return string(section.Data)
 	}
 	return ""
 }
 
-func (f *Transcript) find(name string) *txtar.File {
-	for i := range f.Files {
-		if f.Files[i].Name == name {
-			return &f.Files[i]
+func (tr *Transcript) find(name string) *txtar.File {
+	for i := range tr.Files {
+		if tr.Files[i].Name == name {
+			return &tr.Files[i]
 		}
 	}
 	return nil
 }
 
 // Expect compares a section with the output of a test, or writes the section with -update.
-func (f *Transcript) Expect(t testing.TB, name, got string) {
+func (tr *Transcript) Expect(t testing.TB, name, got string) {
 	t.Helper()
-	section := f.find(name)
+	section := tr.find(name)
 	if section == nil && *Update {
-		f.Files = append(f.Files, txtar.File{Name: name})
-		section = &f.Files[len(f.Files)-1]
+		tr.Files = append(tr.Files, txtar.File{Name: name})
+		section = &tr.Files[len(tr.Files)-1]
 	}
 	switch {
 	case section == nil:
-		t.Errorf("%s has no section %q: -update adds it", f.path, name)
+		t.Errorf("%s has no section %q: -update adds it", tr.path, name)
 	case string(section.Data) == got:
 	case *Update:
 		section.Data = []byte(got)
-		if err := os.WriteFile(f.path, txtar.Format(f.Archive), 0o600); err != nil {
+		if err := os.WriteFile(tr.path, txtar.Format(tr.Archive), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s, %s: -update writes it (-want +got):\n%s", f.path, name, cmp.Diff(string(section.Data), got))
+		t.Errorf("%s, %s: -update writes it (-want +got):\n%s", tr.path, name, cmp.Diff(string(section.Data), got))
 	}
 }
 
 // ExpectScripts plays each section whose name begins with "script", and compares the output with the section
 // "transcript" of the same number.
-func (f *Transcript) ExpectScripts(t *testing.T, play func(script string) (output string)) {
+func (tr *Transcript) ExpectScripts(t *testing.T, play func(script string) (output string)) {
 	t.Helper()
-	for _, section := range f.Files {
+	for _, section := range tr.Files {
 		if name, isScript := strings.CutPrefix(section.Name, "script"); isScript {
-			f.Expect(t, "transcript"+name, play(string(section.Data)))
+			tr.Expect(t, "transcript"+name, play(string(section.Data)))
 		}
 	}
 }

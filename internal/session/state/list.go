@@ -91,16 +91,16 @@ func (r *Reader) List(ctx context.Context) ([]ListedRelease, error) {
 }
 
 // listed returns the list's element of a release without a record.
-func (l *UnrecordedRelease) listed() ListedRelease {
+func (u *UnrecordedRelease) listed() ListedRelease {
 	listed := ListedRelease{
-		Release:   l.Name,
-		Namespace: l.namespace,
+		Release:   u.Name,
+		Namespace: u.namespace,
 		State:     IsLost,
 		KeptBy:    ByNone,
-		Problems:  []string{l.String()},
+		Problems:  []string{u.String()},
 	}
-	if l.newest != nil {
-		listed.Version = l.newest.Version
+	if u.newest != nil {
+		listed.Version = u.newest.Version
 	}
 	return listed
 }

@@ -56,34 +56,34 @@ func (r *Reader) FindLost(ctx context.Context, name string) ([]UnrecordedRelease
 }
 
 // Title returns the version of the release on the cluster, and the namespace of its record.
-func (l *UnrecordedRelease) Title() string {
-	text := l.Name
-	if l.newest != nil {
-		text += named(l.newest.Version)
+func (u *UnrecordedRelease) Title() string {
+	text := u.Name
+	if u.newest != nil {
+		text += named(u.newest.Version)
 	}
-	if len(l.Elsewhere) > 0 {
-		return text + ": applied, and its record is in namespace " + l.Elsewhere[0]
+	if len(u.Elsewhere) > 0 {
+		return text + ": applied, and its record is in namespace " + u.Elsewhere[0]
 	}
 	return text + ": applied, and its record is lost"
 }
 
 // String returns the state of the objects, and the next command.
-func (l *UnrecordedRelease) String() string {
-	count := printable.Count(l.Objects, "object")
-	if len(l.Elsewhere) > 0 {
+func (u *UnrecordedRelease) String() string {
+	count := printable.Count(u.Objects, "object")
+	if len(u.Elsewhere) > 0 {
 		return printable.Line(fmt.Sprintf("%s found; the record is in namespace %s: use --record-namespace %s",
-			count, strings.Join(l.Elsewhere, ", "), l.Elsewhere[0]))
+			count, strings.Join(u.Elsewhere, ", "), u.Elsewhere[0]))
 	}
-	text := fmt.Sprintf("%s found, but no record or Lease copy in namespace %s: ", count, l.namespace)
-	if l.namespace == metav1.NamespaceAll {
+	text := fmt.Sprintf("%s found, but no record or Lease copy in namespace %s: ", count, u.namespace)
+	if u.namespace == metav1.NamespaceAll {
 		text = count + " found, but no record in any namespace: "
 	}
-	if l.newest == nil {
+	if u.newest == nil {
 		return text + "apply the same version or a newer one, which adopts the objects with a new record"
 	}
 	return printable.Line(fmt.Sprintf("%sannotation %s is %s: apply that version or a newer one, which adopts the "+
 		"objects with a new record (runlevel apply %s@, if its files are stored)",
-		text, objectmeta.VersionAnnotation, l.newest.Version, l.Name))
+		text, objectmeta.VersionAnnotation, u.newest.Version, u.Name))
 }
 
 // NotAppliedLines returns the message that there is no record, and the releases that have objects without a record.

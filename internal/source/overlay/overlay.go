@@ -31,30 +31,30 @@ func On(under fs.FS) *FS {
 }
 
 // Put puts a file into a folder, and replaces one of the same name.
-func (o *FS) Put(name string, text []byte) { o.files[name] = text }
+func (f *FS) Put(name string, text []byte) { f.files[name] = text }
 
 // Remove hides a file.
-func (o *FS) Remove(name string) {
-	delete(o.files, name)
-	o.removed[name] = true
+func (f *FS) Remove(name string) {
+	delete(f.files, name)
+	f.removed[name] = true
 }
 
 // Open opens a file or folder.
-func (o *FS) Open(name string) (fs.File, error) {
-	if text, isPut := o.files[name]; isPut {
+func (f *FS) Open(name string) (fs.File, error) {
+	if text, isPut := f.files[name]; isPut {
 		return openText(name, text)
 	}
-	if o.removed[name] {
+	if f.removed[name] {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
-	file, err := o.under.Open(name)
+	file, err := f.under.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	if info, err := file.Stat(); err != nil || !info.IsDir() {
 		return file, nil
 	}
-	return &folder{File: file, overlay: o, name: name}, nil
+	return &folder{File: file, overlay: f, name: name}, nil
 }
 
 // openText returns an open file with a text.
@@ -67,19 +67,19 @@ func openText(name string, text []byte) (fs.File, error) {
 }
 
 // ReadDir lists a folder.
-func (o *FS) ReadDir(name string) ([]fs.DirEntry, error) {
-	entries, err := fs.ReadDir(o.under, name)
+func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(f.under, name)
 	if err != nil {
 		return nil, err
 	}
 	entries = slices.DeleteFunc(slices.Clone(entries), func(entry fs.DirEntry) bool {
 		file := path.Join(name, entry.Name())
-		_, isPut := o.files[file]
-		return isPut || o.removed[file]
+		_, isPut := f.files[file]
+		return isPut || f.removed[file]
 	})
-	for file := range o.files {
+	for file := range f.files {
 		if path.Dir(file) == name {
-			info, err := fs.Stat(o, file)
+			info, err := fs.Stat(f, file)
 			if err != nil {
 				return nil, err
 			}

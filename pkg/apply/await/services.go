@@ -79,23 +79,23 @@ func hasReadyEndpoint(slice *unstructured.Unstructured) bool {
 }
 
 // observeRelated notes an object that decides whether a Service is serving.
-func (s *watch) observeRelated(object *unstructured.Unstructured, exists bool) {
-	s.tracker.do(func() {
-		delete(s.related, object.GetName())
+func (w *watch) observeRelated(object *unstructured.Unstructured, exists bool) {
+	w.tracker.do(func() {
+		delete(w.related, object.GetName())
 		if exists {
-			s.related[object.GetName()] = object
+			w.related[object.GetName()] = object
 		}
-		s.tracker.judgeCallers()
+		w.tracker.judgeCallers()
 	})
 }
 
-func (s *watch) observeRelatedList(objects []*unstructured.Unstructured) {
-	s.tracker.do(func() {
-		clear(s.related)
+func (w *watch) observeRelatedList(objects []*unstructured.Unstructured) {
+	w.tracker.do(func() {
+		clear(w.related)
 		for _, object := range objects {
-			s.related[object.GetName()] = object
+			w.related[object.GetName()] = object
 		}
-		s.tracker.judgeCallers()
+		w.tracker.judgeCallers()
 	})
 }
 

@@ -81,22 +81,22 @@ func (t *Tracker) start(key watchKey, resource cluster.Resource, related map[str
 }
 
 // OnChange is called with an object, or with its last state when it has left the watch.
-func (s *watch) OnChange(object *unstructured.Unstructured, exists bool) {
+func (w *watch) OnChange(object *unstructured.Unstructured, exists bool) {
 	trim(object)
-	if s.related != nil {
-		s.observeRelated(object, exists)
+	if w.related != nil {
+		w.observeRelated(object, exists)
 	} else {
-		s.observe(object, exists)
+		w.observe(object, exists)
 	}
 }
 
 // OnList is called with all objects, at a version of the resource.
-func (s *watch) OnList(objects []*unstructured.Unstructured, version string) {
-	s.tracker.do(func() { s.err = nil })
-	if s.related != nil {
-		s.observeRelatedList(objects)
+func (w *watch) OnList(objects []*unstructured.Unstructured, version string) {
+	w.tracker.do(func() { w.err = nil })
+	if w.related != nil {
+		w.observeRelatedList(objects)
 	} else {
-		s.observeList(objects, version)
+		w.observeList(objects, version)
 	}
 }
 
@@ -134,9 +134,9 @@ func (o *trackedObject) catchUp(t *Tracker) {
 }
 
 // find returns the tracked object; nil if the watch has shown another one.
-func (s *watch) find(object *unstructured.Unstructured) *trackedObject {
-	o := s.tracker.objects[s.resource.IDOf(object)]
-	if o == nil || o.Resource.GroupVersionResource != s.key.resource {
+func (w *watch) find(object *unstructured.Unstructured) *trackedObject {
+	o := w.tracker.objects[w.resource.IDOf(object)]
+	if o == nil || o.Resource.GroupVersionResource != w.key.resource {
 		return nil
 	}
 	return o
@@ -144,46 +144,46 @@ func (s *watch) find(object *unstructured.Unstructured) *trackedObject {
 
 // observe observes an object, or keeps the object until it is expected. An object that has left the watch may only have
 // lost its label, so it gets a watch of its own.
-func (s *watch) observe(object *unstructured.Unstructured, exists bool) {
-	s.tracker.do(func() {
-		o := s.find(object)
+func (w *watch) observe(object *unstructured.Unstructured, exists bool) {
+	w.tracker.do(func() {
+		o := w.find(object)
 		switch {
 		case o == nil && exists:
-			s.early[s.resource.IDOf(object)] = object
+			w.early[w.resource.IDOf(object)] = object
 		case o == nil:
-			delete(s.early, s.resource.IDOf(object))
-		case !exists && s.key.labels == "":
-			o.observeAbsence(s.tracker, object.GetResourceVersion())
+			delete(w.early, w.resource.IDOf(object))
+		case !exists && w.key.labels == "":
+			o.observeAbsence(w.tracker, object.GetResourceVersion())
 		case !exists && isOlder(object.GetResourceVersion(), o.version): // an earlier object of the same name
 		default:
-			s.tracker.observe(o, object)
+			w.tracker.observe(o, object)
 			if !exists && o.state != expected && !o.isDone {
-				s.tracker.watchObject(o, true)
+				w.tracker.watchObject(o, true)
 			}
 		}
 	})
 }
 
-func (s *watch) observeList(objects []*unstructured.Unstructured, version string) {
-	s.tracker.do(func() {
-		s.isListed = true
-		clear(s.early)
+func (w *watch) observeList(objects []*unstructured.Unstructured, version string) {
+	w.tracker.do(func() {
+		w.isListed = true
+		clear(w.early)
 		found := map[*trackedObject]bool{}
 		for _, object := range objects {
-			if o := s.find(object); o != nil {
+			if o := w.find(object); o != nil {
 				found[o] = true
-				s.tracker.observe(o, object)
+				w.tracker.observe(o, object)
 			} else {
-				s.early[s.resource.IDOf(object)] = object
+				w.early[w.resource.IDOf(object)] = object
 			}
 		}
-		for _, o := range s.tracker.objects {
+		for _, o := range w.tracker.objects {
 			switch {
-			case o.watch != s || found[o] || isOlder(version, o.version):
-			case s.key.labels == "":
-				o.observeAbsence(s.tracker, version)
+			case o.watch != w || found[o] || isOlder(version, o.version):
+			case w.key.labels == "":
+				o.observeAbsence(w.tracker, version)
 			case (o.Live != nil || o.state == unseen) && !o.isDone:
-				s.tracker.watchObject(o, true)
+				w.tracker.watchObject(o, true)
 			}
 		}
 	})

@@ -95,13 +95,13 @@ func number(value any) any {
 }
 
 // warnOfAdmission warns of fields that admission has changed: no apply can change them back.
-func (n *attempt) warnOfAdmission(now *unstructured.Unstructured) {
-	if holdsSecrets(n.Manifest) || n.keepsUnknown { // the present definition drops the fields of the coming one
+func (a *attempt) warnOfAdmission(now *unstructured.Unstructured) {
+	if holdsSecrets(a.Manifest) || a.keepsUnknown { // the present definition drops the fields of the coming one
 		return
 	}
-	for _, field := range mutatedFields(now, n.sent) {
+	for _, field := range mutatedFields(now, a.sent) {
 		if !strings.HasSuffix(field, "?") {
-			n.applier.handler.OnWarnings(n.Manifest,
+			a.applier.handler.OnWarnings(a.Manifest,
 				[]string{"admission makes " + field +
 					" something else than in the manifest: a mutating policy or webhook does that"})
 		}

@@ -15,14 +15,14 @@ import (
 
 // removeLeftovers removes the fields of the live object that exclude fields of a draft, if the server has refused the
 // draft for them: as few as dry runs show to be enough. If they are not the reason, it returns the refusal.
-func (n *attempt) removeLeftovers(refused error) error {
-	n.hasSearched = true
+func (a *attempt) removeLeftovers(refused error) error {
+	a.hasSearched = true
 	details := status(refused).Details
 	// a policy has denied the object
 	if details == nil || hasMessage("denied request")(refused) || len(immutableFields(refused)) > 0 {
 		return refused
 	}
-	live, _ := n.applier.read(n.resource, n.ID())
+	live, _ := a.applier.read(a.resource, a.ID())
 	if live == nil {
 		return refused
 	}
@@ -30,38 +30,38 @@ func (n *attempt) removeLeftovers(refused error) error {
 	for _, cause := range details.Causes {
 		near = append(near, cause.Field)
 	}
-	leftovers := ownership.FindLeftovers(live, n.sent, near)
-	removed, would := n.leastRemoval(leftovers)
+	leftovers := ownership.FindLeftovers(live, a.sent, near)
+	removed, would := a.leastRemoval(leftovers)
 	if len(removed) == 0 {
 		return refused
 	}
-	n.removed = maskConflicts(n.Manifest, n.ofOthers(ownership.HeldBy(live, removed)))
-	if n.isDryRun() {
-		n.answer = &would
+	a.removed = maskConflicts(a.Manifest, a.ofOthers(ownership.HeldBy(live, removed)))
+	if a.isDryRun() {
+		a.answer = &would
 		return nil
 	}
-	head, err := ownership.TakeOver(n.applier.requestCtx, n.applier.cluster, n.resource, live, removed)
+	head, err := ownership.TakeOver(a.applier.requestCtx, a.applier.cluster, a.resource, live, removed)
 	if err != nil {
 		return err
 	}
-	n.head.ResourceVersion = head.GetResourceVersion()
+	a.head.ResourceVersion = head.GetResourceVersion()
 	return nil
 }
 
 // leastRemoval returns the fewest leftovers without which the server would accept a draft, and its answer; none if it
 // refuses the draft without them as well, or if dry runs do not reproduce the refusal.
-func (n *attempt) leastRemoval(leftovers *ownership.Leftovers) (removed []fieldpath.Path, would cluster.WriteResult) {
+func (a *attempt) leastRemoval(leftovers *ownership.Leftovers) (removed []fieldpath.Path, would cluster.WriteResult) {
 	if len(leftovers.Fields) == 0 {
 		return nil, would
 	}
-	others, err := n.applier.cluster.Apply(n.applier.requestCtx, n.resource, leftovers.AsLive(),
+	others, err := a.applier.cluster.Apply(a.applier.requestCtx, a.resource, leftovers.AsLive(),
 		cluster.Force|cluster.DryRun)
 	if err != nil {
 		return nil, would
 	}
 	leftovers.Others = others.Object
 	isEnough := func(removed []fieldpath.Path) bool {
-		answer, err := leftovers.DryRunRemove(n.applier.requestCtx, n.applier.cluster, n.resource, removed)
+		answer, err := leftovers.DryRunRemove(a.applier.requestCtx, a.applier.cluster, a.resource, removed)
 		if err == nil {
 			would = answer
 		}
@@ -71,7 +71,7 @@ func (n *attempt) leastRemoval(leftovers *ownership.Leftovers) (removed []fieldp
 		return nil, would
 	}
 	removed = fewestFields(nil, leftovers.Fields, isEnough)
-	if n.isDryRun() && len(removed) > 0 && !isEnough(removed) { // the last answer may be about other fields
+	if a.isDryRun() && len(removed) > 0 && !isEnough(removed) { // the last answer may be about other fields
 		return nil, would
 	}
 	return removed, would

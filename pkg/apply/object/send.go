@@ -64,32 +64,32 @@ func (a *Applier) send(o *liveObject, draft *unstructured.Unstructured,
 
 // body returns the draft, bound to the version of the object that was read: the delayed request of a process that slept
 // must not overwrite another release.
-func (n *attempt) body() *unstructured.Unstructured {
-	if n.isBound() {
-		return cluster.AtVersion(n.sent, n.head.UID, n.head.ResourceVersion)
+func (a *attempt) body() *unstructured.Unstructured {
+	if a.isBound() {
+		return cluster.AtVersion(a.sent, a.head.UID, a.head.ResourceVersion)
 	}
-	return n.sent
+	return a.sent
 }
 
-func (n *attempt) isBound() bool {
-	return n.exists && n.head.ResourceVersion != "" && !n.isUnbound && !n.isDryRun()
+func (a *attempt) isBound() bool {
+	return a.exists && a.head.ResourceVersion != "" && !a.isUnbound && !a.isDryRun()
 }
 
-func (n *attempt) isDryRun() bool { return n.how&cluster.DryRun != 0 }
+func (a *attempt) isDryRun() bool { return a.how&cluster.DryRun != 0 }
 
 // correct changes an attempt, or the live object, so that the next try may not be refused for the same reason. It
 // returns the refusal if it can't, or why it could not.
-func (n *attempt) correct(refused error) error {
+func (a *attempt) correct(refused error) error {
 	conflicts, unknown := ownership.Conflicts(refused), unknownFields(refused)
 	switch {
 	case len(conflicts) > 0:
-		return n.overrule(n.ofOthers(conflicts))
-	case apierrors.IsConflict(refused) && n.isBound():
-		return n.unbind()
-	case len(unknown) > 0 && !n.keepsUnknown && !n.applier.served.isNew(newFor, n.resource.Group):
-		return n.dropUnknown(unknown, refused)
-	case apierrors.IsInvalid(refused) && n.exists && !n.hasSearched:
-		return n.removeLeftovers(refused)
+		return a.overrule(a.ofOthers(conflicts))
+	case apierrors.IsConflict(refused) && a.isBound():
+		return a.unbind()
+	case len(unknown) > 0 && !a.keepsUnknown && !a.applier.served.isNew(newFor, a.resource.Group):
+		return a.dropUnknown(unknown, refused)
+	case apierrors.IsInvalid(refused) && a.exists && !a.hasSearched:
+		return a.removeLeftovers(refused)
 	default:
 		return refused
 	}
@@ -97,33 +97,33 @@ func (n *attempt) correct(refused error) error {
 
 // unbind makes the next try independent of the version of the object, which was written since it was read, if it is
 // still this release's.
-func (n *attempt) unbind() error {
-	now, exists, err := n.applier.metadata.get(n.resource, n.ID())
+func (a *attempt) unbind() error {
+	now, exists, err := a.applier.metadata.get(a.resource, a.ID())
 	if err == nil && exists {
-		err = refuseOwned(now, n.applier.options.Release)
+		err = refuseOwned(now, a.applier.options.Release)
 	}
-	n.isUnbound = true
+	a.isUnbound = true
 	return err
 }
 
 // overrule removes the fields from the draft that are left to other managers. If it has none, the next try overwrites
 // all.
-func (n *attempt) overrule(lost []ownership.Conflict) error {
-	isScaled, hasYielded := n.applier.scaling.has(n.ID()), false
+func (a *attempt) overrule(lost []ownership.Conflict) error {
+	isScaled, hasYielded := a.applier.scaling.has(a.ID()), false
 	for _, loss := range lost {
 		switch {
-		case ownership.IsShared(n.sent, loss):
-			if err := n.share(); err != nil {
+		case ownership.IsShared(a.sent, loss):
+			if err := a.share(); err != nil {
 				return err
 			}
 			hasYielded = true
-		case ownership.Yields(n.sent, loss, isScaled) && fields.Remove(n.sent.Object, "."+loss.Field):
+		case ownership.Yields(a.sent, loss, isScaled) && fields.Remove(a.sent.Object, "."+loss.Field):
 			hasYielded = true
 		}
 	}
 	if !hasYielded {
-		n.how |= cluster.Force
-		n.taken = lost
+		a.how |= cluster.Force
+		a.taken = lost
 	}
 	return nil
 }
@@ -137,40 +137,40 @@ func (o *liveObject) ofOthers(lost []ownership.Conflict) []ownership.Conflict {
 
 // share adds items to a list that other managers add to as well, and removes the list from the draft. A dry run adds
 // nothing.
-func (n *attempt) share() error {
-	missing, err := ownership.Unshare(n.applier.requestCtx, n.applier.cluster, n.resource, n.sent)
+func (a *attempt) share() error {
+	missing, err := ownership.Unshare(a.applier.requestCtx, a.applier.cluster, a.resource, a.sent)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	n.added = missing
-	if n.isDryRun() {
+	a.added = missing
+	if a.isDryRun() {
 		return nil
 	}
-	return ownership.Share(n.applier.requestCtx, n.applier.cluster, n.resource, n.sent, missing)
+	return ownership.Share(a.applier.requestCtx, a.applier.cluster, a.resource, a.sent, missing)
 }
 
 // dropUnknown removes the fields from a draft that the server does not know, if the options allow it.
-func (n *attempt) dropUnknown(unknown []string, refused error) error {
-	if !n.applier.options.DropUnknownFields {
-		return refusal{ResourceInvalid, "unknown field " + strings.Join(n.allUnknown(unknown), ", ") +
-			": correct or remove it, or drop unknown fields" + n.applier.options.DropHint}
+func (a *attempt) dropUnknown(unknown []string, refused error) error {
+	if !a.applier.options.DropUnknownFields {
+		return refusal{ResourceInvalid, "unknown field " + strings.Join(a.allUnknown(unknown), ", ") +
+			": correct or remove it, or drop unknown fields" + a.applier.options.DropHint}
 	}
-	if !removeFields(n.sent, unknown) {
+	if !removeFields(a.sent, unknown) {
 		return refused
 	}
-	n.isPartial = true
+	a.isPartial = true
 	for _, path := range unknown {
-		n.applier.handler.OnWarnings(n.Manifest, []string{"unknown field " + path + ": dropped"})
+		a.applier.handler.OnWarnings(a.Manifest, []string{"unknown field " + path + ": dropped"})
 	}
 	return nil
 }
 
 // allUnknown adds the unknown fields that the server reports only after the first ones are removed, since it does not
 // look below a mapping with unknown fields.
-func (n *attempt) allUnknown(unknown []string) []string {
-	all, rest := slices.Clone(unknown), n.sent.DeepCopy()
+func (a *attempt) allUnknown(unknown []string) []string {
+	all, rest := slices.Clone(unknown), a.sent.DeepCopy()
 	for len(unknown) > 0 && removeFields(rest, unknown) {
-		_, err := n.applier.cluster.Apply(n.applier.requestCtx, n.resource, rest, cluster.Force|cluster.DryRun)
+		_, err := a.applier.cluster.Apply(a.applier.requestCtx, a.resource, rest, cluster.Force|cluster.DryRun)
 		unknown = unknownFields(err)
 		all = append(all, unknown...)
 	}

@@ -70,8 +70,8 @@ func newFixture(t testing.TB, replicas, surge int32) *fixture {
 }
 
 // infrastructure returns a template of infrastructure whose nodes have a label with its name.
-func (p *fixture) infrastructure(name string) *infrav1.KwokMachineTemplate {
-	template := &infrav1.KwokMachineTemplate{ObjectMeta: p.Meta(name)}
+func (f *fixture) infrastructure(name string) *infrav1.KwokMachineTemplate {
+	template := &infrav1.KwokMachineTemplate{ObjectMeta: f.Meta(name)}
 	template.Spec.Template.Spec.Node.Labels = map[string]string{
 		"size":                                  name,
 		"node-role.kubernetes.io/control-plane": "",
@@ -80,32 +80,32 @@ func (p *fixture) infrastructure(name string) *infrav1.KwokMachineTemplate {
 }
 
 // runMachines runs the controllers of Machines, infrastructure and bootstrap configs, until the test ends.
-func (p *fixture) runMachines() {
-	p.Helper()
-	p.Manage(func(m ctrl.Manager) error {
+func (f *fixture) runMachines() {
+	f.Helper()
+	f.Manage(func(m ctrl.Manager) error {
 		for _, add := range []func(ctrl.Manager) error{kwok.SetupWithManager, kwok.SetupConfigsWithManager} {
 			if err := add(m); err != nil {
 				return err
 			}
 		}
 		hooks := runtimehook.NewInPlaceHooks(m.GetClient(), m.GetAPIReader())
-		return capi.SetupWithManager(p.Context(), m, capi.Options{Hooks: hooks})
+		return capi.SetupWithManager(f.Context(), m, capi.Options{Hooks: hooks})
 	})
 }
 
 // runPlane runs the controller of control planes, until the test ends or stop is called.
-func (p *fixture) runPlane(reach *rest.Config) (stop func()) {
-	p.Helper()
-	return stage.ManageIn(p, p.Namespace, reach, func(m ctrl.Manager) error {
+func (f *fixture) runPlane(reach *rest.Config) (stop func()) {
+	f.Helper()
+	return stage.ManageIn(f, f.Namespace, reach, func(m ctrl.Manager) error {
 		return controlplane.SetupWithManager(m, runtimehook.NewInPlaceHooks(m.GetClient(), m.GetAPIReader()))
 	})
 }
 
 // run runs all controllers, until the test ends; stop ends that of control planes before.
-func (p *fixture) run() (stop func()) {
-	p.Helper()
-	p.runMachines()
-	return p.runPlane(stage.Sandbox(p).Config)
+func (f *fixture) run() (stop func()) {
+	f.Helper()
+	f.runMachines()
+	return f.runPlane(stage.Sandbox(f).Config)
 }
 
 // start creates a control plane whose machines are all available.
@@ -117,16 +117,16 @@ func start(t testing.TB, replicas, surge int32) *fixture {
 }
 
 // await waits until the control plane is as wanted, for its newest generation.
-func (p *fixture) await(what string, isWanted func(*v1alpha1.RunlevelControlPlane) bool) {
-	p.Helper()
+func (f *fixture) await(what string, isWanted func(*v1alpha1.RunlevelControlPlane) bool) {
+	f.Helper()
 	var last v1alpha1.RunlevelControlPlane
 	defer func() {
-		if p.Failed() {
+		if f.Failed() {
 			text, _ := json.MarshalIndent(last.Status, "", " ")
-			p.Logf("it was to be %s, and is %s\nmachines: %v", what, text, p.machines())
+			f.Logf("it was to be %s, and is %s\nmachines: %v", what, text, f.machines())
 		}
 	}()
-	machinetest.Await(p, p, &v1alpha1.RunlevelControlPlane{}, client.ObjectKeyFromObject(p.plane),
+	machinetest.Await(f, f, &v1alpha1.RunlevelControlPlane{}, client.ObjectKeyFromObject(f.plane),
 		func(plane *v1alpha1.RunlevelControlPlane) bool {
 			last = *plane
 			return plane.Status.ObservedGeneration == plane.Generation && isWanted(plane)
@@ -134,9 +134,9 @@ func (p *fixture) await(what string, isWanted func(*v1alpha1.RunlevelControlPlan
 }
 
 // awaitSettled waits until a number of machines exist, all available and up to date.
-func (p *fixture) awaitSettled(replicas int32) {
-	p.Helper()
-	p.await("settled", func(plane *v1alpha1.RunlevelControlPlane) bool {
+func (f *fixture) awaitSettled(replicas int32) {
+	f.Helper()
+	f.await("settled", func(plane *v1alpha1.RunlevelControlPlane) bool {
 		s := plane.Status
 		return s.Replicas != nil && *s.Replicas == replicas && *s.AvailableReplicas == replicas &&
 			*s.UpToDateReplicas == replicas &&
@@ -145,9 +145,9 @@ func (p *fixture) awaitSettled(replicas int32) {
 }
 
 // awaitCondition waits until a condition has a status, and a text in its message.
-func (p *fixture) awaitCondition(kind string, status metav1.ConditionStatus, text string) {
-	p.Helper()
-	p.await(kind+" "+string(status)+": "+text, func(plane *v1alpha1.RunlevelControlPlane) bool {
+func (f *fixture) awaitCondition(kind string, status metav1.ConditionStatus, text string) {
+	f.Helper()
+	f.await(kind+" "+string(status)+": "+text, func(plane *v1alpha1.RunlevelControlPlane) bool {
 		found := meta.FindStatusCondition(plane.Status.Conditions, kind)
 		return found != nil && found.Status == status && strings.Contains(found.Message, text)
 	})
@@ -158,9 +158,9 @@ func isFalse(conditions []metav1.Condition, kind string) bool {
 }
 
 // machines returns the machines, by name.
-func (p *fixture) machines() map[string]*clusterv1.Machine {
+func (f *fixture) machines() map[string]*clusterv1.Machine {
 	var list clusterv1.MachineList
-	p.MustList(&list)
+	f.MustList(&list)
 	found := map[string]*clusterv1.Machine{}
 	for i := range list.Items {
 		found[list.Items[i].Name] = &list.Items[i]
@@ -169,37 +169,37 @@ func (p *fixture) machines() map[string]*clusterv1.Machine {
 }
 
 // nudge makes the controller do another pass.
-func (p *fixture) nudge() {
-	p.Helper()
-	p.nudges++
-	p.MustPatch(p.plane, `{"metadata":{"annotations":{"nudge":"%d"}}}`, p.nudges)
+func (f *fixture) nudge() {
+	f.Helper()
+	f.nudges++
+	f.MustPatch(f.plane, `{"metadata":{"annotations":{"nudge":"%d"}}}`, f.nudges)
 }
 
 // pass waits until the controller has done another whole pass.
-func (p *fixture) pass() {
-	p.Helper()
-	p.nudges++
-	p.MustPatch(p.plane, `{"spec":{"remediation":{"minHealthyPeriodSeconds":%d}}}`, 3600+p.nudges)
-	p.await("seen", func(*v1alpha1.RunlevelControlPlane) bool { return true })
+func (f *fixture) pass() {
+	f.Helper()
+	f.nudges++
+	f.MustPatch(f.plane, `{"spec":{"remediation":{"minHealthyPeriodSeconds":%d}}}`, 3600+f.nudges)
+	f.await("seen", func(*v1alpha1.RunlevelControlPlane) bool { return true })
 }
 
 // names returns the names of the machines.
-func (p *fixture) names() []string { return slices.Sorted(maps.Keys(p.machines())) }
+func (f *fixture) names() []string { return slices.Sorted(maps.Keys(f.machines())) }
 
 // upgrade changes the version of the control plane.
-func (p *fixture) upgrade(version string) {
-	p.Helper()
-	p.MustPatch(p.plane, `{"spec":{"version":%q}}`, version)
+func (f *fixture) upgrade(version string) {
+	f.Helper()
+	f.MustPatch(f.plane, `{"spec":{"version":%q}}`, version)
 }
 
 // extend registers an extension that updates machines at once, and covers all changes of the version.
-func (p *fixture) extend() (*runtimehooktest.Extension, *runtimev1.ExtensionConfig) {
-	p.Helper()
-	e := runtimehooktest.New(p)
+func (f *fixture) extend() (*runtimehooktest.Extension, *runtimev1.ExtensionConfig) {
+	f.Helper()
+	e := runtimehooktest.New(f)
 	e.Serve("CanUpdateMachine", coverVersion)
-	e.Serve("UpdateMachine", p.updateNode)
-	config := e.Register(p, p, p.Namespace)
-	runtimehooktest.Discover(p, p, config, runtimev1.FailurePolicyFail, "CanUpdateMachine", "UpdateMachine")
+	e.Serve("UpdateMachine", f.updateNode)
+	config := e.Register(f, f, f.Namespace)
+	runtimehooktest.Discover(f, f, config, runtimev1.FailurePolicyFail, "CanUpdateMachine", "UpdateMachine")
 	return e, config
 }
 
@@ -224,7 +224,7 @@ func coverVersion(w http.ResponseWriter, r *http.Request) {
 }
 
 // updateNode is an update in place that ends at once: the node of the machine reports the wanted version.
-func (p *fixture) updateNode(w http.ResponseWriter, r *http.Request) {
+func (f *fixture) updateNode(w http.ResponseWriter, r *http.Request) {
 	var request hooksv1.UpdateMachineRequest
 	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -232,7 +232,7 @@ func (p *fixture) updateNode(w http.ResponseWriter, r *http.Request) {
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: request.Desired.Machine.Name}}
 	version := fmt.Appendf(nil, `{"status":{"nodeInfo":{"kubeletVersion":%q}}}`, request.Desired.Machine.Spec.Version)
-	if err := p.Status().Patch(r.Context(), node, client.RawPatch(types.MergePatchType, version)); err != nil {
+	if err := f.Status().Patch(r.Context(), node, client.RawPatch(types.MergePatchType, version)); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}

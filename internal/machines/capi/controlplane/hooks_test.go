@@ -34,12 +34,12 @@ func requestsOf[T any](p *fixture, e *runtimehooktest.Extension, hook string) []
 }
 
 // hurry limits the calls of an extension to a second each.
-func (p *fixture) hurry(config *runtimev1.ExtensionConfig) {
-	p.Helper()
+func (f *fixture) hurry(config *runtimev1.ExtensionConfig) {
+	f.Helper()
 	for i := range config.Status.Handlers {
 		config.Status.Handlers[i].TimeoutSeconds = 1
 	}
-	p.Must(p.Status().Update(p.Context(), config))
+	f.Must(f.Status().Update(f.Context(), config))
 }
 
 // TestExtensionThatDoesNotDecide makes an extension refuse, fail and hang: nothing is updated or replaced, the reason

@@ -77,17 +77,17 @@ func (a *signingAuthority) age(t *testing.T, config *clientcmdapi.Config, remain
 }
 
 // awaitKubeconfig waits until the kubeconfig leads to a server, and its certificate lasts for so long.
-func (p *fixture) awaitKubeconfig(server string,
+func (f *fixture) awaitKubeconfig(server string,
 	remaining time.Duration) (*corev1.Secret, *clientcmdapi.Config, *x509.Certificate) {
-	p.Helper()
+	f.Helper()
 	var config *clientcmdapi.Config
 	var certificate *x509.Certificate
-	secret := machinetest.Await(p, p, &corev1.Secret{}, p.Key("c-kubeconfig"), func(s *corev1.Secret) bool {
+	secret := machinetest.Await(f, f, &corev1.Secret{}, f.Key("c-kubeconfig"), func(s *corev1.Secret) bool {
 		var err error
 		config, err = clientcmd.Load(s.Data["value"])
-		p.Must(err)
+		f.Must(err)
 		certificates, err := cert.ParseCertsPEM(config.AuthInfos["c-admin"].ClientCertificateData)
-		p.Must(err)
+		f.Must(err)
 		certificate = certificates[0]
 		return config.Clusters["c"].Server == server && time.Until(certificate.NotAfter) > remaining
 	})

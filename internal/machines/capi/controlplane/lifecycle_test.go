@@ -19,24 +19,24 @@ import (
 )
 
 // machine returns a machine of the cluster without a controller, and makes its infrastructure and its bootstrap config.
-func (p *fixture) machine(name string, labels map[string]string) *clusterv1.Machine {
-	p.Helper()
-	machine := &infrav1.KwokMachine{ObjectMeta: p.Meta(name)}
+func (f *fixture) machine(name string, labels map[string]string) *clusterv1.Machine {
+	f.Helper()
+	machine := &infrav1.KwokMachine{ObjectMeta: f.Meta(name)}
 	machine.Spec.Node.KubeletVersion = "v1.36.0"
-	p.MustCreate(machine, &infrav1.KwokConfig{ObjectMeta: p.Meta(name)})
-	m := &clusterv1.Machine{ObjectMeta: p.Meta(name), Spec: machinetest.MachineSpec()}
+	f.MustCreate(machine, &infrav1.KwokConfig{ObjectMeta: f.Meta(name)})
+	m := &clusterv1.Machine{ObjectMeta: f.Meta(name), Spec: machinetest.MachineSpec()}
 	m.Labels, m.Spec.Version = labels, "v1.36.0"
 	for kind, ref := range map[string]*clusterv1.ContractVersionedObjectReference{
 		"KwokMachine": &m.Spec.InfrastructureRef, "KwokConfig": &m.Spec.Bootstrap.ConfigRef,
 	} {
 		ref.Kind, ref.Name = kind, name
 	}
-	p.MustCreate(m)
+	f.MustCreate(m)
 	return m
 }
 
 // cluster returns the Cluster.
-func (p *fixture) cluster() *clusterv1.Cluster { return &clusterv1.Cluster{ObjectMeta: p.Meta("c")} }
+func (f *fixture) cluster() *clusterv1.Cluster { return &clusterv1.Cluster{ObjectMeta: f.Meta("c")} }
 
 // TestControlPlaneWaitsForItsCluster makes a control plane do nothing until its Cluster is not paused, refers to it,
 // and the template exists.

@@ -34,15 +34,15 @@ func startWithoutRights(t *testing.T, lacksRights *atomic.Bool, got func(*http.R
 }
 
 // expectNames reports machines that were created or deleted, or are being deleted.
-func (p *fixture) expectNames(before []string) {
-	p.Helper()
-	for name, m := range p.machines() {
+func (f *fixture) expectNames(before []string) {
+	f.Helper()
+	for name, m := range f.machines() {
 		if m.DeletionTimestamp != nil {
-			p.Errorf("machine %s is being deleted", name)
+			f.Errorf("machine %s is being deleted", name)
 		}
 	}
-	if after := p.names(); !slices.Equal(before, after) {
-		p.Errorf("machines %v became %v", before, after)
+	if after := f.names(); !slices.Equal(before, after) {
+		f.Errorf("machines %v became %v", before, after)
 	}
 }
 

@@ -20,28 +20,28 @@ const remediationInProgress, remediationFor = "controlplane.cluster.x-k8s.io/rem
 	"controlplane.cluster.x-k8s.io/remediation-for"
 
 // setCondition sets a condition of a machine, as a MachineHealthCheck does.
-func (p *fixture) setCondition(name, kind string, status metav1.ConditionStatus, reason string) {
-	p.Helper()
-	p.Eventually("the condition is set", func() bool {
+func (f *fixture) setCondition(name, kind string, status metav1.ConditionStatus, reason string) {
+	f.Helper()
+	f.Eventually("the condition is set", func() bool {
 		m := &clusterv1.Machine{}
-		p.Must(p.Get(p.Context(), p.Key(name), m))
+		f.Must(f.Get(f.Context(), f.Key(name), m))
 		base := client.MergeFromWithOptions(m.DeepCopy(), client.MergeFromWithOptimisticLock{})
 		meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason})
-		return p.Status().Patch(p.Context(), m, base) == nil
+		return f.Status().Patch(f.Context(), m, base) == nil
 	})
 }
 
 // mark marks a machine as unhealthy, and requests its replacement by its owner.
-func (p *fixture) mark(name string) {
-	p.Helper()
-	p.setCondition(name, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")
-	p.setCondition(name, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
+func (f *fixture) mark(name string) {
+	f.Helper()
+	f.setCondition(name, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")
+	f.setCondition(name, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
 }
 
 // awaitRemediation waits until the condition OwnerRemediated of a machine has a reason, and a text in its message.
-func (p *fixture) awaitRemediation(name, reason, text string) {
-	p.Helper()
-	machinetest.Await(p, p, &clusterv1.Machine{}, p.Key(name), func(m *clusterv1.Machine) bool {
+func (f *fixture) awaitRemediation(name, reason, text string) {
+	f.Helper()
+	machinetest.Await(f, f, &clusterv1.Machine{}, f.Key(name), func(m *clusterv1.Machine) bool {
 		found := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
 		return found != nil && found.Status == metav1.ConditionFalse && found.Reason == reason &&
 			strings.Contains(found.Message, text)
@@ -49,14 +49,14 @@ func (p *fixture) awaitRemediation(name, reason, text string) {
 }
 
 // awaitReplaced waits until a machine is deleted and replaced, and returns the name of its replacement.
-func (p *fixture) awaitReplaced(name string) string {
-	p.Helper()
-	before := p.names()
-	p.AwaitGone(&clusterv1.Machine{ObjectMeta: p.Meta(name)})
-	p.awaitSettled(int32(len(before)))
-	fresh := slices.DeleteFunc(p.names(), func(name string) bool { return slices.Contains(before, name) })
+func (f *fixture) awaitReplaced(name string) string {
+	f.Helper()
+	before := f.names()
+	f.AwaitGone(&clusterv1.Machine{ObjectMeta: f.Meta(name)})
+	f.awaitSettled(int32(len(before)))
+	fresh := slices.DeleteFunc(f.names(), func(name string) bool { return slices.Contains(before, name) })
 	if len(fresh) != 1 {
-		p.Fatalf("%v has taken the place of %s", fresh, name)
+		f.Fatalf("%v has taken the place of %s", fresh, name)
 	}
 	return fresh[0]
 }
@@ -159,10 +159,10 @@ func TestRemediationOfASuccessor(t *testing.T) {
 }
 
 // awaitSuccessor waits until a fourth machine is available, and returns its name.
-func (p *fixture) awaitSuccessor(before map[string]*clusterv1.Machine) (name string) {
-	p.Helper()
-	p.Eventually("a fourth machine is available", func() bool {
-		machines := p.machines()
+func (f *fixture) awaitSuccessor(before map[string]*clusterv1.Machine) (name string) {
+	f.Helper()
+	f.Eventually("a fourth machine is available", func() bool {
+		machines := f.machines()
 		for candidate, m := range machines {
 			if before[candidate] == nil && rolloutrules.IsAvailable(m) {
 				name = candidate

@@ -74,33 +74,33 @@ func TestKilledBetweenWrites(t *testing.T) {
 
 // liveAndDie runs the controller, and kills it, until there are three machines of a version, all available, and no
 // machine must be deleted.
-func (p *fixture) liveAndDie(version string, hasToGo func(*clusterv1.Machine) bool) {
-	p.Helper()
+func (f *fixture) liveAndDie(version string, hasToGo func(*clusterv1.Machine) bool) {
+	f.Helper()
 	isDone := func() bool {
-		p.MustGet(p.plane)
-		machines := p.machines()
+		f.MustGet(f.plane)
+		machines := f.machines()
 		for _, m := range machines {
 			if m.Spec.Version != version || !rolloutrules.IsAvailable(m) || hasToGo(m) {
 				return false
 			}
 		}
-		_, isRemediating := p.plane.Annotations["controlplane.cluster.x-k8s.io/remediation-in-progress"]
+		_, isRemediating := f.plane.Annotations["controlplane.cluster.x-k8s.io/remediation-in-progress"]
 		return len(machines) == 3 && !isRemediating
 	}
 	for life := 0; ; life++ {
 		cut := sandboxtest.NewCut(1 + (life+1)%(mostWrites+1))
-		stop := p.runPlane(sandboxtest.Before(stage.Sandbox(p).Config, cut.Check))
-		p.Eventually("the controller is killed, or done", func() bool { return cut.Missed() != "" || isDone() })
+		stop := f.runPlane(sandboxtest.Before(stage.Sandbox(f).Config, cut.Check))
+		f.Eventually("the controller is killed, or done", func() bool { return cut.Missed() != "" || isDone() })
 		stop()
 		if cut.Missed() == "" {
 			return
 		}
-		p.Logf("life %d ended before %s", life, cut.Missed())
+		f.Logf("life %d ended before %s", life, cut.Missed())
 	}
 }
 
 // updateNodeSlowly returns an update in place that takes a second, in which another machine could be missed as well.
-func (p *fixture) updateNodeSlowly() http.HandlerFunc {
+func (f *fixture) updateNodeSlowly() http.HandlerFunc {
 	var begun sync.Map
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -111,20 +111,20 @@ func (p *fixture) updateNodeSlowly() http.HandlerFunc {
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		p.updateNode(w, r)
+		f.updateNode(w, r)
 	}
 }
 
 // countMissed watches the machines from now on. The function that it returns returns the largest set of machines that
 // had joined, and were unavailable at the same time.
-func (p *fixture) countMissed() func() []string {
+func (f *fixture) countMissed() func() []string {
 	var mu sync.Mutex
 	var worst []string
-	ctx, stop := context.WithCancel(p.Context())
-	p.Cleanup(stop)
+	ctx, stop := context.WithCancel(f.Context())
+	f.Cleanup(stop)
 	go wait.UntilWithContext(ctx, func(ctx context.Context) {
 		var list clusterv1.MachineList
-		if p.List(ctx, &list, client.InNamespace(p.Namespace)) != nil {
+		if f.List(ctx, &list, client.InNamespace(f.Namespace)) != nil {
 			return
 		}
 		var missed []string
@@ -148,14 +148,14 @@ func (p *fixture) countMissed() func() []string {
 }
 
 // awaitNoLeftovers waits until there are only the objects to which machines refer.
-func (p *fixture) awaitNoLeftovers() {
-	p.Helper()
-	p.Eventually("nothing is left over", func() bool {
+func (f *fixture) awaitNoLeftovers() {
+	f.Helper()
+	f.Eventually("nothing is left over", func() bool {
 		var machines infrav1.KwokMachineList
 		var configs infrav1.KwokConfigList
-		p.MustList(&machines)
-		p.MustList(&configs)
-		used := p.machines()
+		f.MustList(&machines)
+		f.MustList(&configs)
+		used := f.machines()
 		return len(machines.Items) == len(used) && len(configs.Items) == len(used) &&
 			!slices.ContainsFunc(machines.Items, func(m infrav1.KwokMachine) bool { return used[m.Name] == nil }) &&
 			!slices.ContainsFunc(configs.Items, func(c infrav1.KwokConfig) bool { return used[c.Name] == nil })

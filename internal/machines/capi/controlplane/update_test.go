@@ -26,10 +26,10 @@ import (
 )
 
 // updating returns the machines that are updated in place.
-func (p *fixture) updating() []string {
-	p.Helper()
+func (f *fixture) updating() []string {
+	f.Helper()
 	var names []string
-	for name, m := range p.machines() {
+	for name, m := range f.machines() {
 		if rolloutrules.IsUpdating(m) {
 			names = append(names, name)
 		}
@@ -38,16 +38,16 @@ func (p *fixture) updating() []string {
 }
 
 // awaitUpdates waits until an extension was called so often, for one machine, which it returns.
-func (p *fixture) awaitUpdates(e *runtimehooktest.Extension, count int) string {
-	p.Helper()
+func (f *fixture) awaitUpdates(e *runtimehooktest.Extension, count int) string {
+	f.Helper()
 	var calls []hooksv1.UpdateMachineRequest
-	p.Eventually("the extension is called", func() bool {
-		calls = requestsOf[hooksv1.UpdateMachineRequest](p, e, "UpdateMachine")
+	f.Eventually("the extension is called", func() bool {
+		calls = requestsOf[hooksv1.UpdateMachineRequest](f, e, "UpdateMachine")
 		return len(calls) >= count
 	})
 	for _, call := range calls {
 		if call.Desired.Machine.Name != calls[0].Desired.Machine.Name {
-			p.Errorf("machines %s and %s are updated at once", call.Desired.Machine.Name, calls[0].Desired.Machine.Name)
+			f.Errorf("machines %s and %s are updated at once", call.Desired.Machine.Name, calls[0].Desired.Machine.Name)
 		}
 	}
 	return calls[0].Desired.Machine.Name
@@ -156,24 +156,24 @@ func TestMachineThatIsWrittenWhileItsUpdateBegins(t *testing.T) {
 
 // cutTriggers runs the controllers. While isCut is true, the controller of control planes can't write infrastructure,
 // so that it marks an update without triggering it.
-func (p *fixture) cutTriggers(isCut *atomic.Bool) {
-	p.Helper()
-	p.runMachines()
-	p.runPlane(sandboxtest.Before(stage.Sandbox(p).Config, func(r *http.Request) error {
+func (f *fixture) cutTriggers(isCut *atomic.Bool) {
+	f.Helper()
+	f.runMachines()
+	f.runPlane(sandboxtest.Before(stage.Sandbox(f).Config, func(r *http.Request) error {
 		isApply := strings.Contains(r.Header.Get("Content-Type"), "apply-patch") && !r.URL.Query().Has("dryRun")
 		if isCut.Load() && isApply && strings.Contains(r.URL.Path, "/kwokmachines/") {
 			return errors.New("the connection is cut")
 		}
 		return nil
 	}))
-	p.awaitSettled(3)
+	f.awaitSettled(3)
 }
 
 // setHealth sets a machine's health.
-func (p *fixture) setHealth(name string, status metav1.ConditionStatus) {
-	p.Helper()
-	p.setCondition(name, clusterv1.MachineHealthCheckSucceededCondition, status, "Tested")
-	machinetest.Await(p, p, &clusterv1.Machine{}, p.Key(name), func(m *clusterv1.Machine) bool {
+func (f *fixture) setHealth(name string, status metav1.ConditionStatus) {
+	f.Helper()
+	f.setCondition(name, clusterv1.MachineHealthCheckSucceededCondition, status, "Tested")
+	machinetest.Await(f, f, &clusterv1.Machine{}, f.Key(name), func(m *clusterv1.Machine) bool {
 		return rolloutrules.IsAvailable(m) == (status == metav1.ConditionTrue)
 	})
 }

@@ -23,14 +23,14 @@ import (
 const others = clusterv1.MachineExternallyRemediatedCondition
 
 // serve serves a kind, and its templates.
-func (w *fixture) serve(kind, plural, template string) {
-	w.Helper()
+func (f *fixture) serve(kind, plural, template string) {
+	f.Helper()
 	const definition = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %PLURAL.remedy.example.com},
 		spec: {group: remedy.example.com, scope: Namespaced, names: {kind: %KIND, plural: %PLURAL}, versions: [{name: v1, served: true,
 		storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`
-	connected := stage.Connect(w)
+	connected := stage.Connect(f)
 	for kind, plural := range map[string]string{kind: plural, kind + "Template": template} {
-		sandboxtest.Apply(w, connected, strings.NewReplacer("%KIND", kind, "%PLURAL", plural).Replace(definition))
+		sandboxtest.Apply(f, connected, strings.NewReplacer("%KIND", kind, "%PLURAL", plural).Replace(definition))
 	}
 }
 
@@ -42,9 +42,9 @@ func newObject(kind string) *unstructured.Unstructured {
 }
 
 // newTemplate returns the template "gently" of a kind.
-func (w *fixture) newTemplate(kind string) *unstructured.Unstructured {
+func (f *fixture) newTemplate(kind string) *unstructured.Unstructured {
 	template := newObject(kind + "Template")
-	template.SetNamespace(w.Namespace)
+	template.SetNamespace(f.Namespace)
 	template.SetName("gently")
 	template.Object["spec"] = map[string]any{"template": map[string]any{
 		"metadata": map[string]any{"labels": map[string]any{"pace": "slow"}}, "spec": map[string]any{"wait": "5m"},
@@ -52,8 +52,8 @@ func (w *fixture) newTemplate(kind string) *unstructured.Unstructured {
 	return template
 }
 
-func (w *fixture) checkWithTemplate(kind string) *clusterv1.MachineHealthCheck {
-	check := w.newCheck()
+func (f *fixture) checkWithTemplate(kind string) *clusterv1.MachineHealthCheck {
+	check := f.newCheck()
 	check.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
 		APIVersion: "remedy.example.com/v1", Kind: kind + "Template", Name: "gently",
 	}

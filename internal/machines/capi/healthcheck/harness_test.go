@@ -32,16 +32,16 @@ func newFixture(t testing.TB) *fixture {
 }
 
 // manage runs the controller, which sees this namespace only, until the test ends or stop is called.
-func (w *fixture) manage() (stop func()) {
-	w.Helper()
-	return stage.ManageIn(w, w.Namespace, stage.Sandbox(w).Config, func(m ctrl.Manager) error {
-		return healthcheck.SetupWithManager(w.Context(), m)
+func (f *fixture) manage() (stop func()) {
+	f.Helper()
+	return stage.ManageIn(f, f.Namespace, stage.Sandbox(f).Config, func(m ctrl.Manager) error {
+		return healthcheck.SetupWithManager(f.Context(), m)
 	})
 }
 
 // newCheck returns a health check of machines whose node has been broken for a second.
-func (w *fixture) newCheck() *clusterv1.MachineHealthCheck {
-	check := &clusterv1.MachineHealthCheck{ObjectMeta: w.Meta("web")}
+func (f *fixture) newCheck() *clusterv1.MachineHealthCheck {
+	check := &clusterv1.MachineHealthCheck{ObjectMeta: f.Meta("web")}
 	check.Spec.ClusterName = "c"
 	check.Spec.Selector.MatchLabels = map[string]string{"role": "web"}
 	check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
@@ -51,60 +51,60 @@ func (w *fixture) newCheck() *clusterv1.MachineHealthCheck {
 }
 
 // addMachine creates a Machine with a Node, and labels that the health check selects.
-func (w *fixture) addMachine(name string) *clusterv1.Machine {
-	w.Helper()
-	w.AddNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.nodeOf(name)}})
-	m := w.addMachineWithoutNode(name)
-	w.MustPatchStatus(m, `{"status":{"nodeRef":{"name":%q}}}`, w.nodeOf(name))
+func (f *fixture) addMachine(name string) *clusterv1.Machine {
+	f.Helper()
+	f.AddNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.nodeOf(name)}})
+	m := f.addMachineWithoutNode(name)
+	f.MustPatchStatus(m, `{"status":{"nodeRef":{"name":%q}}}`, f.nodeOf(name))
 	return m
 }
 
-func (w *fixture) addMachineWithoutNode(name string) *clusterv1.Machine {
-	w.Helper()
-	m := &clusterv1.Machine{ObjectMeta: w.Meta(name), Spec: machinetest.MachineSpec()}
+func (f *fixture) addMachineWithoutNode(name string) *clusterv1.Machine {
+	f.Helper()
+	m := &clusterv1.Machine{ObjectMeta: f.Meta(name), Spec: machinetest.MachineSpec()}
 	m.Labels = map[string]string{"role": "web"}
 	m.Spec.InfrastructureRef.Kind, m.Spec.InfrastructureRef.Name = "KwokMachine", name
 	m.Spec.Bootstrap = clusterv1.Bootstrap{DataSecretName: ptr.To("data")}
-	w.MustCreate(m)
+	f.MustCreate(m)
 	return m
 }
 
-func (w *fixture) nodeOf(machine string) string { return w.Namespace + "-" + machine }
+func (f *fixture) nodeOf(machine string) string { return f.Namespace + "-" + machine }
 
 // setBroken sets the condition Broken of a Node, since a minute.
-func (w *fixture) setBroken(node string, status corev1.ConditionStatus) {
-	w.Helper()
+func (f *fixture) setBroken(node string, status corev1.ConditionStatus) {
+	f.Helper()
 	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
 	object.Status.Conditions = []corev1.NodeCondition{{
 		Type: "Broken", Status: status, Reason: "Tested",
 		LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute)),
 	}}
-	w.Must(w.Status().Patch(w.Context(), object,
+	f.Must(f.Status().Patch(f.Context(), object,
 		client.StrategicMergeFrom(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})))
 }
 
 // awaitCheck waits until the status of a health check is as wanted for its newest generation.
-func (w *fixture) awaitCheck(check *clusterv1.MachineHealthCheck,
+func (f *fixture) awaitCheck(check *clusterv1.MachineHealthCheck,
 	isWanted func(clusterv1.MachineHealthCheckStatus) bool) *clusterv1.MachineHealthCheck {
-	w.Helper()
-	return machinetest.Await(w, w, &clusterv1.MachineHealthCheck{}, client.ObjectKeyFromObject(check),
+	f.Helper()
+	return machinetest.Await(f, f, &clusterv1.MachineHealthCheck{}, client.ObjectKeyFromObject(check),
 		func(check *clusterv1.MachineHealthCheck) bool {
 			return check.Status.ObservedGeneration == check.Generation && isWanted(check.Status)
 		})
 }
 
 // awaitHealthy waits until so many of so many machines are healthy.
-func (w *fixture) awaitHealthy(check *clusterv1.MachineHealthCheck, healthy, all int32) {
-	w.Helper()
-	w.awaitCheck(check, func(s clusterv1.MachineHealthCheckStatus) bool {
+func (f *fixture) awaitHealthy(check *clusterv1.MachineHealthCheck, healthy, all int32) {
+	f.Helper()
+	f.awaitCheck(check, func(s clusterv1.MachineHealthCheckStatus) bool {
 		return ptr.Deref(s.CurrentHealthy, -1) == healthy && ptr.Deref(s.ExpectedMachines, -1) == all
 	})
 }
 
 // awaitCondition waits until a condition of a machine has a reason, and returns it.
-func (w *fixture) awaitCondition(machine, kind, reason string) metav1.Condition {
-	w.Helper()
-	m := machinetest.Await(w, w, &clusterv1.Machine{}, w.Key(machine), func(m *clusterv1.Machine) bool {
+func (f *fixture) awaitCondition(machine, kind, reason string) metav1.Condition {
+	f.Helper()
+	m := machinetest.Await(f, f, &clusterv1.Machine{}, f.Key(machine), func(m *clusterv1.Machine) bool {
 		return conditionOf(m, kind).Reason == reason
 	})
 	return conditionOf(m, kind)
@@ -115,9 +115,9 @@ func conditionOf(m *clusterv1.Machine, kind string) metav1.Condition {
 }
 
 // condition returns the current condition of a machine.
-func (w *fixture) condition(machine, kind string) metav1.Condition {
-	w.Helper()
-	m := &clusterv1.Machine{ObjectMeta: w.Meta(machine)}
-	w.MustGet(m)
+func (f *fixture) condition(machine, kind string) metav1.Condition {
+	f.Helper()
+	m := &clusterv1.Machine{ObjectMeta: f.Meta(machine)}
+	f.MustGet(m)
 	return conditionOf(m, kind)
 }

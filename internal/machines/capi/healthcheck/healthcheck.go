@@ -294,7 +294,7 @@ func (r *Reconciler) checks(ctx context.Context, namespace string,
 // An invalidCheck is a mistake in the spec of a health check. No machine is examined until the spec changes.
 type invalidCheck struct{ error }
 
-func (p *invalidCheck) Unwrap() error { return p.error }
+func (i *invalidCheck) Unwrap() error { return i.error }
 
 // selectorOf returns the selector of a health check. An empty one would select all machines, so it is invalid.
 func selectorOf(check *clusterv1.MachineHealthCheck) (labels.Selector, error) {

@@ -159,9 +159,9 @@ func TestReasons(t *testing.T) {
 	w.MustPatch(&clusterv1.Machine{ObjectMeta: w.Meta("deleted")}, `{"metadata":{"finalizers":null}}`)
 }
 
-func (w *fixture) annotate(machine, key string) {
-	w.Helper()
-	w.MustPatch(&clusterv1.Machine{ObjectMeta: w.Meta(machine)}, `{"metadata":{"annotations":{%q:""}}}`, key)
+func (f *fixture) annotate(machine, key string) {
+	f.Helper()
+	f.MustPatch(&clusterv1.Machine{ObjectMeta: f.Meta(machine)}, `{"metadata":{"annotations":{%q:""}}}`, key)
 }
 
 // A pause of the Cluster stops all checks, and machines are not unhealthy while its infrastructure is not ready.

@@ -166,21 +166,21 @@ func withCondition(m *clusterv1.Machine, status metav1.ConditionStatus, kind, re
 }
 
 // isMarked reports whether there is nothing to write on an unhealthy machine.
-func (p *examination) isMarked(m *clusterv1.Machine, v verdict) bool {
+func (e *examination) isMarked(m *clusterv1.Machine, v verdict) bool {
 	succeeded := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition)
 	return succeeded != nil && succeeded.Status == metav1.ConditionFalse && succeeded.Reason == v.reason &&
 		succeeded.Message == v.message() &&
-		!p.isDue(m)
+		!e.isDue(m)
 }
 
 // isDue reports whether remediation of an unhealthy machine is still to be requested. A request is repeated only after
 // the remediating controller has reported success.
-func (p *examination) isDue(m *clusterv1.Machine) bool {
-	if !p.isAllowed || m.DeletionTimestamp != nil {
+func (e *examination) isDue(m *clusterv1.Machine) bool {
+	if !e.isAllowed || m.DeletionTimestamp != nil {
 		return false
 	}
-	if p.check.Spec.Remediation.TemplateRef.IsDefined() {
-		return p.requested[m.Name] == nil
+	if e.check.Spec.Remediation.TemplateRef.IsDefined() {
+		return e.requested[m.Name] == nil
 	}
 	remediated := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
 	return remediated == nil || remediated.Status == metav1.ConditionTrue

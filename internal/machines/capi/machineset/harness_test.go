@@ -69,9 +69,9 @@ func (f *fixture) manageWith(reach *rest.Config, o machineset.Options) (stop fun
 // A machineRemover removes machines at the end of their deletion, as the controller of Machines does.
 type machineRemover struct{ client.Client }
 
-func (u *machineRemover) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (m *machineRemover) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	machine := &clusterv1.Machine{}
-	if err := u.Get(ctx, request.NamespacedName, machine); err != nil {
+	if err := m.Get(ctx, request.NamespacedName, machine); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	_, isHeld := machine.Annotations[held]
@@ -80,7 +80,7 @@ func (u *machineRemover) Reconcile(ctx context.Context, request ctrl.Request) (c
 		!controllerutil.RemoveFinalizer(machine, clusterv1.MachineFinalizer) {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{}, client.IgnoreNotFound(u.Patch(ctx, machine, client.MergeFrom(before)))
+	return ctrl.Result{}, client.IgnoreNotFound(m.Patch(ctx, machine, client.MergeFrom(before)))
 }
 
 // newSet returns a MachineSet whose machines have the label set=NAME.

@@ -90,12 +90,12 @@ func testThreeMachines(t *testing.T) {
 
 // previewed returns the steps of a preview: the indexes of machines that are created, and the names of those that are
 // deleted.
-func (s *fixture) previewed() []string {
-	s.Helper()
-	preview, err := rolloutpreview.Make(s.Context(), stage.Connect(s), rolloutpreview.Query{
-		Kind: rolloutpreview.ControlPlaneMachineSetKind, Namespace: s.Namespace, Name: "cluster",
+func (f *fixture) previewed() []string {
+	f.Helper()
+	preview, err := rolloutpreview.Make(f.Context(), stage.Connect(f), rolloutpreview.Query{
+		Kind: rolloutpreview.ControlPlaneMachineSetKind, Namespace: f.Namespace, Name: "cluster",
 	})
-	s.Must(err)
+	f.Must(err)
 	var steps []string
 	for _, step := range preview.(*rolloutpreview.ControlPlanePreview).Steps {
 		if step.Action == rolloutpreview.CreateMachine {
@@ -108,9 +108,9 @@ func (s *fixture) previewed() []string {
 }
 
 // done returns the steps that the set has done, by its events, in the same words.
-func (s *fixture) done() []string {
-	s.Helper()
-	happened := append(s.Events("cluster", "Created"), s.Events("cluster", "Deleted")...)
+func (f *fixture) done() []string {
+	f.Helper()
+	happened := append(f.Events("cluster", "Created"), f.Events("cluster", "Deleted")...)
 	slices.SortFunc(happened, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
 	var steps []string
 	for _, event := range happened {
@@ -125,32 +125,32 @@ func (s *fixture) done() []string {
 }
 
 // testRelease deletes the set, whose machines stay.
-func (s *fixture) testRelease(set *machinev1.ControlPlaneMachineSet) {
-	s.Helper()
-	before := s.machines()
-	s.MustDelete(set)
-	s.AwaitGone(set)
-	after := s.machines()
-	if owned := s.owned(); len(owned) > 0 {
-		s.Errorf("%q are still owned", owned)
+func (f *fixture) testRelease(set *machinev1.ControlPlaneMachineSet) {
+	f.Helper()
+	before := f.machines()
+	f.MustDelete(set)
+	f.AwaitGone(set)
+	after := f.machines()
+	if owned := f.owned(); len(owned) > 0 {
+		f.Errorf("%q are still owned", owned)
 	}
 	for i := range before {
 		if after[i].UID != before[i].UID || after[i].DeletionTimestamp != nil {
-			s.Errorf("machine %s did not stay", before[i].Name)
+			f.Errorf("machine %s did not stay", before[i].Name)
 		}
 	}
 }
 
 // watchReady counts running machines until the function that it returns is called, which returns the fewest and the
 // most.
-func (s *fixture) watchReady() func() (fewest, most int) {
+func (f *fixture) watchReady() func() (fewest, most int) {
 	fewest, most := 99, 0
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		for {
 			var list machinev1beta1.MachineList
-			if err := s.List(s.Context(), &list, client.InNamespace(s.Namespace)); err == nil {
+			if err := f.List(f.Context(), &list, client.InNamespace(f.Namespace)); err == nil {
 				running := len(slices.DeleteFunc(list.Items, func(m machinev1beta1.Machine) bool {
 					return m.DeletionTimestamp != nil || m.Status.Phase == nil ||
 						*m.Status.Phase != machinev1beta1.PhaseRunning
@@ -242,9 +242,9 @@ func testFailingTemplate(t *testing.T) {
 }
 
 // setMistake sets a field in the infrastructure object of the template that no object has.
-func (s *fixture) setMistake(set *machinev1.ControlPlaneMachineSet, mistake string) {
-	s.Helper()
-	s.MustPatch(set,
+func (f *fixture) setMistake(set *machinev1.ControlPlaneMachineSet, mistake string) {
+	f.Helper()
+	f.MustPatch(set,
 		`{"spec":{"template":{"machines_v1beta1_machine_openshift_io":{"spec":{"providerSpec":{"value":{"mistake":%s}}}}}}}`, mistake)
 }
 

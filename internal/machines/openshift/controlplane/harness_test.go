@@ -63,24 +63,24 @@ func manage(t *testing.T) {
 const labelsOf = `{machine.openshift.io/cluster-api-cluster: shop, machine.openshift.io/cluster-api-machine-role: master, machine.openshift.io/cluster-api-machine-type: master}`
 
 // name returns the name of a machine, which is that of its node: other tests have other nodes.
-func (s *fixture) name(short string) string { return s.Namespace + "-" + short }
+func (f *fixture) name(short string) string { return f.Namespace + "-" + short }
 
 // machine returns a machine to be changed.
-func (s *fixture) machine(short string) *machinev1beta1.Machine {
-	return &machinev1beta1.Machine{ObjectMeta: s.Meta(s.name(short))}
+func (f *fixture) machine(short string) *machinev1beta1.Machine {
+	return &machinev1beta1.Machine{ObjectMeta: f.Meta(f.name(short))}
 }
 
 // addMachines creates machines with a providerSpec.value each, and waits until they run.
-func (s *fixture) addMachines(values map[string]string) {
-	s.Helper()
+func (f *fixture) addMachines(values map[string]string) {
+	f.Helper()
 	for name, value := range values {
-		machine := s.machine(name)
-		s.Must(yaml.Unmarshal([]byte(labelsOf), &machine.Labels))
-		s.Must(yaml.Unmarshal([]byte(`{providerSpec: {value: `+value+`}}`), &machine.Spec))
-		s.MustCreate(machine)
+		machine := f.machine(name)
+		f.Must(yaml.Unmarshal([]byte(labelsOf), &machine.Labels))
+		f.Must(yaml.Unmarshal([]byte(`{providerSpec: {value: `+value+`}}`), &machine.Spec))
+		f.MustCreate(machine)
 	}
 	for name := range values {
-		s.AwaitMachine(s.name(name), func(m *machinev1beta1.Machine) bool {
+		f.AwaitMachine(f.name(name), func(m *machinev1beta1.Machine) bool {
 			return m.Status.Phase != nil && *m.Status.Phase == machinev1beta1.PhaseRunning
 		})
 	}
@@ -93,9 +93,9 @@ func kwokValue(rack, size string) string {
 }
 
 // addThree adds three machines of size small in racks a, b and c.
-func (s *fixture) addThree() {
-	s.Helper()
-	s.addMachines(map[string]string{
+func (f *fixture) addThree() {
+	f.Helper()
+	f.addMachines(map[string]string{
 		"a": kwokValue("a", "small"),
 		"b": kwokValue("b", "small"),
 		"c": kwokValue("c", "small"),
@@ -103,10 +103,10 @@ func (s *fixture) addThree() {
 }
 
 // newSet returns a set of simulated machines in racks a, b and c.
-func (s *fixture) newSet(state, strategy, size string) *machinev1.ControlPlaneMachineSet {
-	s.Helper()
-	set := &machinev1.ControlPlaneMachineSet{ObjectMeta: s.Meta("cluster")}
-	s.Must(yaml.UnmarshalStrict([]byte(fmt.Sprintf(`
+func (f *fixture) newSet(state, strategy, size string) *machinev1.ControlPlaneMachineSet {
+	f.Helper()
+	set := &machinev1.ControlPlaneMachineSet{ObjectMeta: f.Meta("cluster")}
+	f.Must(yaml.UnmarshalStrict([]byte(fmt.Sprintf(`
 state: %s
 replicas: 3
 strategy: {type: %s}
@@ -124,10 +124,10 @@ template:
 }
 
 // awaitCondition waits until a set's status has a condition, with a text in its message, and returns the set.
-func (s *fixture) awaitCondition(kind string, status metav1.ConditionStatus, reason,
+func (f *fixture) awaitCondition(kind string, status metav1.ConditionStatus, reason,
 	text string) *machinev1.ControlPlaneMachineSet {
-	s.Helper()
-	return machinetest.Await(s, s, &machinev1.ControlPlaneMachineSet{}, s.Key("cluster"),
+	f.Helper()
+	return machinetest.Await(f, f, &machinev1.ControlPlaneMachineSet{}, f.Key("cluster"),
 		func(set *machinev1.ControlPlaneMachineSet) bool {
 			condition := meta.FindStatusCondition(set.Status.Conditions, kind)
 			return condition != nil && condition.ObservedGeneration == set.Generation && condition.Status == status &&
@@ -135,18 +135,18 @@ func (s *fixture) awaitCondition(kind string, status metav1.ConditionStatus, rea
 		})
 }
 
-func (s *fixture) machines() []machinev1beta1.Machine {
-	s.Helper()
+func (f *fixture) machines() []machinev1beta1.Machine {
+	f.Helper()
 	var list machinev1beta1.MachineList
-	s.MustList(&list)
+	f.MustList(&list)
 	return list.Items
 }
 
 // owned returns the names of the machines that a set owns.
-func (s *fixture) owned() []string {
-	s.Helper()
+func (f *fixture) owned() []string {
+	f.Helper()
 	var names []string
-	for _, m := range s.machines() {
+	for _, m := range f.machines() {
 		if owner := metav1.GetControllerOf(&m); owner != nil && owner.Kind == "ControlPlaneMachineSet" {
 			names = append(names, m.Name)
 		}
@@ -155,27 +155,27 @@ func (s *fixture) owned() []string {
 }
 
 // expectRacks compares the racks and sizes of the machines.
-func (s *fixture) expectRacks(want string) {
-	s.Helper()
-	if got := s.racks(); got != want {
-		s.Errorf("racks and sizes of the machines: got %s, want %s", got, want)
+func (f *fixture) expectRacks(want string) {
+	f.Helper()
+	if got := f.racks(); got != want {
+		f.Errorf("racks and sizes of the machines: got %s, want %s", got, want)
 	}
 }
 
 // racks returns the racks of the machines, which their nodes have as a label.
-func (s *fixture) racks() string {
-	s.Helper()
+func (f *fixture) racks() string {
+	f.Helper()
 	var racks []string
-	for _, m := range s.machines() {
+	for _, m := range f.machines() {
 		var value struct {
 			Spec struct {
 				Node struct{ Labels map[string]string }
 			}
 			FailureDomains any
 		}
-		s.Must(yaml.Unmarshal(m.Spec.ProviderSpec.Value.Raw, &value))
+		f.Must(yaml.Unmarshal(m.Spec.ProviderSpec.Value.Raw, &value))
 		if value.FailureDomains != nil {
-			s.Errorf("%s has the failure domains of the template", m.Name)
+			f.Errorf("%s has the failure domains of the template", m.Name)
 		}
 		racks = append(racks, value.Spec.Node.Labels["rack"]+":"+value.Spec.Node.Labels["size"])
 	}
@@ -183,7 +183,7 @@ func (s *fixture) racks() string {
 	return strings.Join(racks, " ")
 }
 
-func (s *fixture) deleteMachine(name string) {
-	s.Helper()
-	s.MustDelete(s.machine(name), client.PropagationPolicy(metav1.DeletePropagationBackground))
+func (f *fixture) deleteMachine(name string) {
+	f.Helper()
+	f.MustDelete(f.machine(name), client.PropagationPolicy(metav1.DeletePropagationBackground))
 }

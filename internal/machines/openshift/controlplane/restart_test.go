@@ -120,70 +120,70 @@ func testReleaseThatFails(t *testing.T) {
 }
 
 // expectReleased expects that the machines with some UIDs exist, and have no controller.
-func (s *fixture) expectReleased(wanted []types.UID) {
-	s.Helper()
-	if after := s.uids(); !slices.Equal(after, wanted) {
-		s.Errorf("the machines are %v, want %v", after, wanted)
+func (f *fixture) expectReleased(wanted []types.UID) {
+	f.Helper()
+	if after := f.uids(); !slices.Equal(after, wanted) {
+		f.Errorf("the machines are %v, want %v", after, wanted)
 	}
-	for _, m := range s.machines() {
+	for _, m := range f.machines() {
 		if m.DeletionTimestamp != nil || len(m.OwnerReferences) > 0 {
-			s.Errorf("machine %s is being deleted since %v, and owned by %v", m.Name, m.DeletionTimestamp,
+			f.Errorf("machine %s is being deleted since %v, and owned by %v", m.Name, m.DeletionTimestamp,
 				m.OwnerReferences)
 		}
 	}
 }
 
 // uids returns the UIDs of the machines, in the order of their names.
-func (s *fixture) uids() []types.UID {
-	s.Helper()
+func (f *fixture) uids() []types.UID {
+	f.Helper()
 	var uids []types.UID
-	for _, m := range s.machines() {
+	for _, m := range f.machines() {
 		uids = append(uids, m.UID)
 	}
 	return uids
 }
 
 // loseMachine deletes the infrastructure of a machine.
-func (s *fixture) loseMachine(short string) {
-	s.Helper()
-	s.MustDelete(&v1alpha1.KwokMachine{ObjectMeta: s.Meta(s.name(short))})
-	s.AwaitMachine(s.name(short), func(m *machinev1beta1.Machine) bool {
+func (f *fixture) loseMachine(short string) {
+	f.Helper()
+	f.MustDelete(&v1alpha1.KwokMachine{ObjectMeta: f.Meta(f.name(short))})
+	f.AwaitMachine(f.name(short), func(m *machinev1beta1.Machine) bool {
 		return ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseFailed
 	})
 }
 
 // runSet runs the controller of sets, for this namespace only, until the test ends or stop is called.
-func (s *fixture) runSet(reach *rest.Config) (stop func()) {
-	s.Helper()
-	return stage.ManageIn(s, s.Namespace, reach, controlplane.SetupWithManager)
+func (f *fixture) runSet(reach *rest.Config) (stop func()) {
+	f.Helper()
+	return stage.ManageIn(f, f.Namespace, reach, controlplane.SetupWithManager)
 }
 
 // liveAndDie runs the controller, and kills it before its second write, until the work is done without one. It returns
 // how often it was killed.
-func (s *fixture) liveAndDie(isDone func() bool) (cuts int) {
-	s.Helper()
+func (f *fixture) liveAndDie(isDone func() bool) (cuts int) {
+	f.Helper()
 	for {
 		cut := sandboxtest.NewCut(2)
-		stop := s.runSet(sandboxtest.Before(sandboxtest.Before(stage.Sandbox(s).Config, s.checkWrite), cut.Check))
-		s.Eventually("the controller is killed, or done", func() bool { return cut.Missed() != "" || isDone() })
+		stop := f.runSet(sandboxtest.Before(sandboxtest.Before(stage.Sandbox(f).Config, f.checkWrite), cut.Check))
+		f.Eventually("the controller is killed, or done", func() bool { return cut.Missed() != "" || isDone() })
 		stop()
 		if cut.Missed() == "" {
 			return cuts
 		}
 		cuts++
-		s.Logf("life %d ended before %s", cuts, cut.Missed())
+		f.Logf("life %d ended before %s", cuts, cut.Missed())
 	}
 }
 
 // checkWrite looks at the machines before the controller creates or deletes one: no fourth one is created beside four,
 // and one that runs is deleted only while three others do, any other one while two do.
-func (s *fixture) checkWrite(r *http.Request) error {
+func (f *fixture) checkWrite(r *http.Request) error {
 	request, ok := sandboxtest.ParseRequest(r)
 	if !ok || request.Resource != "machines" || r.Method != http.MethodPost && r.Method != http.MethodDelete {
 		return nil
 	}
 	var list machinev1beta1.MachineList
-	if err := s.List(r.Context(), &list, client.InNamespace(s.Namespace)); err != nil {
+	if err := f.List(r.Context(), &list, client.InNamespace(f.Namespace)); err != nil {
 		return err
 	}
 	others, least := 0, 2
@@ -197,10 +197,10 @@ func (s *fixture) checkWrite(r *http.Request) error {
 		}
 	}
 	if r.Method == http.MethodPost && len(list.Items) > 3 {
-		s.Errorf("a machine is created beside %s", describe(list.Items))
+		f.Errorf("a machine is created beside %s", describe(list.Items))
 	}
 	if r.Method == http.MethodDelete && others < least {
-		s.Errorf("machine %s is deleted, of %s", request.Name, describe(list.Items))
+		f.Errorf("machine %s is deleted, of %s", request.Name, describe(list.Items))
 	}
 	return nil
 }
@@ -221,12 +221,12 @@ func describe(machines []machinev1beta1.Machine) []string {
 }
 
 // isSettled reports whether the set has three machines of a size, one in each rack, and nothing to do.
-func (s *fixture) isSettled(size string) bool {
-	s.Helper()
+func (f *fixture) isSettled(size string) bool {
+	f.Helper()
 	set := &machinev1.ControlPlaneMachineSet{}
-	s.Must(s.Get(s.Context(), s.Key("cluster"), set))
-	machines := s.machines()
+	f.Must(f.Get(f.Context(), f.Key("cluster"), set))
+	machines := f.machines()
 	areServing := !slices.ContainsFunc(machines, func(m machinev1beta1.Machine) bool { return !isServing(&m) })
-	return areServing && len(s.owned()) == 3 && s.racks() == fmt.Sprintf("a:%[1]s b:%[1]s c:%[1]s", size) &&
+	return areServing && len(f.owned()) == 3 && f.racks() == fmt.Sprintf("a:%[1]s b:%[1]s c:%[1]s", size) &&
 		meta.IsStatusConditionFalse(set.Status.Conditions, "Progressing")
 }

@@ -14,25 +14,25 @@ import (
 )
 
 // changeValue changes fields of the template's infrastructure object, by a JSON merge patch.
-func (s *fixture) changeValue(set *machinev1.ControlPlaneMachineSet, fields string) {
-	s.Helper()
-	s.MustPatch(set,
+func (f *fixture) changeValue(set *machinev1.ControlPlaneMachineSet, fields string) {
+	f.Helper()
+	f.MustPatch(set,
 		`{"spec":{"template":{"machines_v1beta1_machine_openshift_io":{"spec":{"providerSpec":{"value":%s}}}}}}`,
 		fields)
 }
 
 // settle creates an active set, waits until it has adopted its machines, and returns it with their names.
-func (s *fixture) settle(set *machinev1.ControlPlaneMachineSet) []string {
-	s.Helper()
-	s.MustCreate(set)
-	s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
-	return s.owned()
+func (f *fixture) settle(set *machinev1.ControlPlaneMachineSet) []string {
+	f.Helper()
+	f.MustCreate(set)
+	f.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
+	return f.owned()
 }
 
 // kept returns how many machines with these names exist.
-func (s *fixture) kept(names []string) int {
-	s.Helper()
-	return len(slices.DeleteFunc(s.owned(), func(name string) bool { return !slices.Contains(names, name) }))
+func (f *fixture) kept(names []string) int {
+	f.Helper()
+	return len(slices.DeleteFunc(f.owned(), func(name string) bool { return !slices.Contains(names, name) }))
 }
 
 // testOnDelete replaces only machines that are deleted by a user: one, and then two at once.
@@ -98,10 +98,10 @@ func testMachineThatNeverJoins(t *testing.T) {
 
 // awaitNeverJoined waits until there is one machine besides others, which has an index and is named by the condition.
 // Nothing else is done then.
-func (s *fixture) awaitNeverJoined(others []string, index string) (name string) {
-	s.Helper()
-	s.Eventually("another machine", func() bool {
-		fresh := slices.DeleteFunc(s.owned(), func(name string) bool { return slices.Contains(others, name) })
+func (f *fixture) awaitNeverJoined(others []string, index string) (name string) {
+	f.Helper()
+	f.Eventually("another machine", func() bool {
+		fresh := slices.DeleteFunc(f.owned(), func(name string) bool { return slices.Contains(others, name) })
 		if len(fresh) != 1 {
 			return false
 		}
@@ -109,24 +109,24 @@ func (s *fixture) awaitNeverJoined(others []string, index string) (name string) 
 		return true
 	})
 	if !strings.HasSuffix(name, "-"+index) {
-		s.Errorf("%s is to have the index %s", name, index)
+		f.Errorf("%s is to have the index %s", name, index)
 	}
-	s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas",
+	f.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas",
 		"machine "+name+" is not ready (Provisioning)")
-	s.awaitCondition("Available", metav1.ConditionTrue, "AllReplicasAvailable", "")
+	f.awaitCondition("Available", metav1.ConditionTrue, "AllReplicasAvailable", "")
 	return name
 }
 
 // newFive makes five machines in three racks, and a set that has adopted them.
-func (s *fixture) newFive() (set *machinev1.ControlPlaneMachineSet, names []string) {
-	s.Helper()
-	s.addMachines(map[string]string{
+func (f *fixture) newFive() (set *machinev1.ControlPlaneMachineSet, names []string) {
+	f.Helper()
+	f.addMachines(map[string]string{
 		"a": kwokValue("a", "small"), "b": kwokValue("b", "small"), "c": kwokValue("c", "small"),
 		"d": kwokValue("b", "small"), "e": kwokValue("a", "small"),
 	})
-	set = s.newSet("Active", "RollingUpdate", "small")
+	set = f.newSet("Active", "RollingUpdate", "small")
 	set.Spec.Replicas = new(int32(5))
-	return set, s.settle(set)
+	return set, f.settle(set)
 }
 
 // testFiveMachines are replaced, each in its failure domain.

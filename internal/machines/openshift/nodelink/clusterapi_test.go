@@ -104,27 +104,27 @@ func newRivals(t *testing.T) *rivals {
 	return s
 }
 
-func (s *rivals) manageClusterAPI() {
-	s.Manage(func(mgr ctrl.Manager) error {
-		return capi.SetupWithManager(s.Context(), mgr, capi.Options{})
+func (r *rivals) manageClusterAPI() {
+	r.Manage(func(mgr ctrl.Manager) error {
+		return capi.SetupWithManager(r.Context(), mgr, capi.Options{})
 	})
 }
 
-func (s *rivals) manageOpenShift() (stop func()) {
-	return manage(s.Fixture)
+func (r *rivals) manageOpenShift() (stop func()) {
+	return manage(r.Fixture)
 }
 
 // removeAnnotation takes an annotation off the node.
-func (s *rivals) removeAnnotation(key string) {
-	s.Helper()
-	s.MustPatch(s.node, `{"metadata":{"annotations":{%q:null}}}`, key)
+func (r *rivals) removeAnnotation(key string) {
+	r.Helper()
+	r.MustPatch(r.node, `{"metadata":{"annotations":{%q:null}}}`, key)
 }
 
 // awaitEvent waits for the event of the Machine of OpenShift that returns why its node is not linked.
-func (s *rivals) awaitEvent(note string) {
-	s.Helper()
-	s.Eventually("an event of Machine m: "+note, func() bool {
-		return slices.ContainsFunc(s.Events("m", "NodeNotLinked"), func(e eventsv1.Event) bool {
+func (r *rivals) awaitEvent(note string) {
+	r.Helper()
+	r.Eventually("an event of Machine m: "+note, func() bool {
+		return slices.ContainsFunc(r.Events("m", "NodeNotLinked"), func(e eventsv1.Event) bool {
 			return e.Note == note
 		})
 	})

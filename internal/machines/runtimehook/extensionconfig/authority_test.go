@@ -53,10 +53,10 @@ func subjects() []rbacv1.Subject {
 }
 
 // allowSecret lets the user read one Secret.
-func (s *fixture) allowSecret(name string) {
-	s.Helper()
-	about := s.Meta("extension-ca")
-	s.MustCreate(&rbacv1.Role{ObjectMeta: about, Rules: []rbacv1.PolicyRule{
+func (f *fixture) allowSecret(name string) {
+	f.Helper()
+	about := f.Meta("extension-ca")
+	f.MustCreate(&rbacv1.Role{ObjectMeta: about, Rules: []rbacv1.PolicyRule{
 		{
 			APIGroups:     []string{""},
 			Resources:     []string{"secrets"},
@@ -108,9 +108,9 @@ func TestAuthorityOfASecret(t *testing.T) {
 }
 
 // setAuthority sets the certificate authority of a Secret.
-func (s *fixture) setAuthority(secret *corev1.Secret, authority []byte) {
-	s.Helper()
+func (f *fixture) setAuthority(secret *corev1.Secret, authority []byte) {
+	f.Helper()
 	before := secret.DeepCopy()
 	secret.Data = map[string][]byte{"ca.crt": authority}
-	s.Must(s.Patch(s.Context(), secret, client.MergeFrom(before)))
+	f.Must(f.Patch(f.Context(), secret, client.MergeFrom(before)))
 }

@@ -55,50 +55,50 @@ func newFixtureAs(t *testing.T, config *rest.Config) *fixture {
 }
 
 // newExtension runs an extension that answers Discovery with a text.
-func (s *fixture) newExtension(text string) *runtimehooktest.Extension {
-	s.Helper()
-	e := runtimehooktest.New(s)
+func (f *fixture) newExtension(text string) *runtimehooktest.Extension {
+	f.Helper()
+	e := runtimehooktest.New(f)
 	e.Answer("Discovery", text)
 	return e
 }
 
 // create creates an ExtensionConfig, and deletes it when the test ends.
-func (s *fixture) create(name string, where runtimev1.ClientConfig,
+func (f *fixture) create(name string, where runtimev1.ClientConfig,
 	change ...func(*runtimev1.ExtensionConfig)) *runtimev1.ExtensionConfig {
-	s.Helper()
+	f.Helper()
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	config.Spec.ClientConfig = where
 	for _, c := range change {
 		c(config)
 	}
-	s.MustCreate(config)
-	s.Cleanup(func() {
-		if err := s.Delete(context.Background(), config); client.IgnoreNotFound(err) != nil {
-			s.Error(err)
+	f.MustCreate(config)
+	f.Cleanup(func() {
+		if err := f.Delete(context.Background(), config); client.IgnoreNotFound(err) != nil {
+			f.Error(err)
 		}
 	})
 	return config
 }
 
 // await waits until an ExtensionConfig has a condition of its newest generation, with a message that has a text.
-func (s *fixture) await(name, kind string, status metav1.ConditionStatus, text string) *runtimev1.ExtensionConfig {
-	s.Helper()
-	return s.awaitConfig(name, func(config *runtimev1.ExtensionConfig) bool {
+func (f *fixture) await(name, kind string, status metav1.ConditionStatus, text string) *runtimev1.ExtensionConfig {
+	f.Helper()
+	return f.awaitConfig(name, func(config *runtimev1.ExtensionConfig) bool {
 		found := meta.FindStatusCondition(config.Status.Conditions, kind)
 		return found != nil && found.Status == status && found.ObservedGeneration == config.Generation &&
 			strings.Contains(found.Message, text)
 	})
 }
 
-func (s *fixture) awaitConfig(name string, isWanted func(*runtimev1.ExtensionConfig) bool) *runtimev1.ExtensionConfig {
-	s.Helper()
-	return machinetest.Await(s, s, &runtimev1.ExtensionConfig{}, client.ObjectKey{Name: name}, isWanted)
+func (f *fixture) awaitConfig(name string, isWanted func(*runtimev1.ExtensionConfig) bool) *runtimev1.ExtensionConfig {
+	f.Helper()
+	return machinetest.Await(f, f, &runtimev1.ExtensionConfig{}, client.ObjectKey{Name: name}, isWanted)
 }
 
 // find returns the handler of a hook for the test's namespace, by its name, or the error.
-func (s *fixture) find(hook string) string {
-	s.Helper()
-	found, err := s.hooks.Registry.Find(s.Context(), hook, s.Namespace)
+func (f *fixture) find(hook string) string {
+	f.Helper()
+	found, err := f.hooks.Registry.Find(f.Context(), hook, f.Namespace)
 	switch {
 	case err != nil:
 		return err.Error()

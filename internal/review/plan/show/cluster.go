@@ -14,8 +14,8 @@ import (
 )
 
 // clusterTitle returns the title of the plan of a cluster.
-func (v Printer) clusterTitle() string {
-	p := v.Plan
+func (pr Printer) clusterTitle() string {
+	p := pr.Plan
 	title := fmt.Sprintf("%s of release %s", p.Cluster.Mode, p.To.Name)
 	if p.To.Version != "" {
 		title += " " + p.To.Version
@@ -32,19 +32,19 @@ func (v Printer) clusterTitle() string {
 }
 
 // clusterNotes returns the gate's findings, and the unknown facts about the cluster.
-func (v Printer) clusterNotes() []string {
-	if v.Plan.Cluster == nil {
+func (pr Printer) clusterNotes() []string {
+	if pr.Plan.Cluster == nil {
 		return nil
 	}
 	var parts []string
-	for _, found := range v.Plan.Cluster.Gate {
+	for _, found := range pr.Plan.Cluster.Gate {
 		verb := "warns"
 		if found.Severity == plan.Blocking {
 			verb = "would refuse"
 		}
 		parts = append(parts, fmt.Sprintf("the gate %s: %s: %s", verb, found.Check, found.Message))
 	}
-	for _, note := range v.Plan.Cluster.Notes {
+	for _, note := range pr.Plan.Cluster.Notes {
 		parts = append(parts, "not known: "+note)
 	}
 	return parts
@@ -69,13 +69,13 @@ func whyInCluster(e plan.ObjectPlan) []string {
 }
 
 // Diff writes the changes of a cluster, object by object, with all fields.
-func (v Printer) Diff(out io.Writer) error {
+func (pr Printer) Diff(out io.Writer) error {
 	w := bufio.NewWriter(out)
-	for _, line := range v.clusterNotes() {
+	for _, line := range pr.clusterNotes() {
 		fmt.Fprintln(w, printable.Line(line))
 	}
-	less := v.Plan.WithoutUnchanged()
-	if nothing := v.reasonOfNoChange(); nothing != "" {
+	less := pr.Plan.WithoutUnchanged()
+	if nothing := pr.reasonOfNoChange(); nothing != "" {
 		fmt.Fprintln(w, nothing)
 	}
 	for _, e := range less.Steps {
@@ -83,14 +83,14 @@ func (v Printer) Diff(out io.Writer) error {
 		if notes := (&group{}).why(e); notes != "" {
 			fmt.Fprintf(w, "    (%s)\n", notes)
 		}
-		for _, line := range v.hooks(e) {
+		for _, line := range pr.hooks(e) {
 			fmt.Fprintf(w, "    %s\n", line)
 		}
-		v.writeChanges(w, "    ", e, e.Changes)
+		pr.writeChanges(w, "    ", e, e.Changes)
 		writeForeign(w, "    ", e)
-		v.writeWhole(w, e)
+		pr.writeWhole(w, e)
 	}
-	if command := v.foreignCommand(); command != "" {
+	if command := pr.foreignCommand(); command != "" {
 		fmt.Fprintf(w, "remove what the release does not have with: %s\n", printable.Line(command))
 	}
 	return w.Flush()
@@ -104,9 +104,9 @@ func writeForeign(w io.Writer, indent string, e plan.ObjectPlan) {
 }
 
 // foreignCommand returns the apply that removes the fields of other managers; "" if there are none.
-func (v Printer) foreignCommand() string {
+func (pr Printer) foreignCommand() string {
 	var managers []string
-	for _, e := range v.Plan.Steps {
+	for _, e := range pr.Plan.Steps {
 		for _, foreign := range e.Foreign {
 			managers = append(managers, printable.ShellWord("--remove-foreign-fields="+foreign.Manager))
 		}
@@ -115,13 +115,13 @@ func (v Printer) foreignCommand() string {
 		return ""
 	}
 	slices.Sort(managers)
-	return strings.Join(append([]string{strings.Replace(v.Command, "runlevel diff", "runlevel apply", 1)},
+	return strings.Join(append([]string{strings.Replace(pr.Command, "runlevel diff", "runlevel apply", 1)},
 		slices.Compact(managers)...), " ")
 }
 
 // writeWhole writes a new object, if All is set.
-func (v Printer) writeWhole(w io.Writer, e plan.ObjectPlan) {
-	if !v.All || e.Whole == nil {
+func (pr Printer) writeWhole(w io.Writer, e plan.ObjectPlan) {
+	if !pr.All || e.Whole == nil {
 		return
 	}
 	text, err := yaml.Marshal(e.Whole)

@@ -21,17 +21,17 @@ const (
 
 // Markdown writes the plan for a pull request: numbers, what needs attention, and the
 // rest to unfold. It has less than 60,000 characters, and a note on the parts that are cut.
-func (v Printer) Markdown(out io.Writer) error {
+func (pr Printer) Markdown(out io.Writer) error {
 	m := &markdown{}
-	m.add("## %s\n\n", escapeMarkdown(capital(v.title())))
-	if nothing := v.reasonOfNoChange(); nothing != "" {
+	m.add("## %s\n\n", escapeMarkdown(capital(pr.title())))
+	if nothing := pr.reasonOfNoChange(); nothing != "" {
 		m.add("%s.\n\n", escapeMarkdown(capital(nothing)))
 	}
-	v.markdownCounts(m)
-	v.markdownWarnings(m)
-	v.markdownGroups(m)
+	pr.markdownCounts(m)
+	pr.markdownWarnings(m)
+	pr.markdownGroups(m)
 	if cut := m.cutNote(); cut != "" {
-		m.add("\n**This is cut.** There is no room for %s: run %s.\n", cut, codeSpan(v.Command))
+		m.add("\n**This is cut.** There is no room for %s: run %s.\n", cut, codeSpan(pr.Command))
 	}
 	_, err := io.WriteString(out, m.text.String())
 	return err
@@ -65,20 +65,20 @@ func (m *markdown) add(format string, args ...any) { fmt.Fprintf(&m.text, format
 // hasRoom reports whether there is room for more bytes.
 func (m *markdown) hasRoom(more int) bool { return m.text.Len()+more <= maxMarkdown }
 
-func (v Printer) markdownCounts(m *markdown) {
-	if len(v.Plan.Counts) == 0 {
+func (pr Printer) markdownCounts(m *markdown) {
+	if len(pr.Plan.Counts) == 0 {
 		return
 	}
 	m.add("| objects | |\n|---:|---|\n")
 	for _, action := range plan.Actions() {
-		if count := v.Plan.Counts[action]; count > 0 {
+		if count := pr.Plan.Counts[action]; count > 0 {
 			m.add("| %d | %s |\n", count, countWords(action, count))
 		}
 	}
 }
 
-func (v Printer) markdownWarnings(m *markdown) {
-	warnings, notes := v.Plan.Warnings, v.clusterNotes()
+func (pr Printer) markdownWarnings(m *markdown) {
+	warnings, notes := pr.Plan.Warnings, pr.clusterNotes()
 	if len(warnings) == 0 && len(notes) == 0 {
 		return
 	}
@@ -100,16 +100,16 @@ func (v Printer) markdownWarnings(m *markdown) {
 	}
 }
 
-func (v Printer) markdownGroups(m *markdown) {
-	for _, g := range v.groups() {
+func (pr Printer) markdownGroups(m *markdown) {
+	for _, g := range pr.groups() {
 		if len(g.entries) > 0 {
-			v.markdownGroup(m, g)
+			pr.markdownGroup(m, g)
 		}
 	}
 }
 
 // markdownGroup writes the objects of a group for which there is room.
-func (v Printer) markdownGroup(m *markdown, g *group) {
+func (pr Printer) markdownGroup(m *markdown, g *group) {
 	var body strings.Builder
 	head := fmt.Sprintf("\n<details><summary>%s: %s</summary>\n\n", htmlCode(g.title), g.markdownSummary())
 	if g.from != "" {
@@ -120,7 +120,7 @@ func (v Printer) markdownGroup(m *markdown, g *group) {
 	}
 	const tail = "\n</details>\n"
 	for i, e := range g.entries {
-		text, named := v.markdownEntry(g, e)
+		text, named := pr.markdownEntry(g, e)
 		room := len(head) + body.Len() + len(tail)
 		if !m.hasRoom(room + len(text)) {
 			if text != named {
@@ -159,7 +159,7 @@ func (g *group) markdownSummary() string {
 }
 
 // markdownEntry returns an object with its details, and without.
-func (v Printer) markdownEntry(g *group, e plan.ObjectPlan) (whole, named string) {
+func (pr Printer) markdownEntry(g *group, e plan.ObjectPlan) (whole, named string) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "- **%s** %s", e.Action, codeSpan(e.ID.String()))
 	if notes := g.why(e); notes != "" {
@@ -167,7 +167,7 @@ func (v Printer) markdownEntry(g *group, e plan.ObjectPlan) (whole, named string
 	}
 	out.WriteString("\n")
 	named = out.String()
-	for _, line := range v.hooks(e) {
+	for _, line := range pr.hooks(e) {
 		fmt.Fprintf(&out, "  - %s\n", escapeMarkdown(line))
 	}
 	changes, descriptions, more := listedChanges(e, maxMarkdownFields)
@@ -185,7 +185,7 @@ func (v Printer) markdownEntry(g *group, e plan.ObjectPlan) (whole, named string
 	for _, foreign := range e.Foreign {
 		fmt.Fprintf(&out, "  - %s\n", escapeMarkdown(foreign.String()))
 	}
-	if text, file, language := v.tombstone(e); text != "" {
+	if text, file, language := pr.tombstone(e); text != "" {
 		fmt.Fprintf(&out, "  - to delete it, put this into %s:\n", codeSpan(file))
 		out.WriteString(codeBlock(language, text, "    "))
 	}

@@ -32,12 +32,12 @@ type Printer struct {
 }
 
 // title returns the title of a plan.
-func (v Printer) title() string {
-	p := v.Plan
+func (pr Printer) title() string {
+	p := pr.Plan
 	if p.Cluster != nil {
-		return v.clusterTitle()
+		return pr.clusterTitle()
 	}
-	oldName, newName := cmp.Or(p.From.Version, v.From, "?"), cmp.Or(p.To.Version, v.To, "?")
+	oldName, newName := cmp.Or(p.From.Version, pr.From, "?"), cmp.Or(p.To.Version, pr.To, "?")
 	if p.Update == plan.Unknown {
 		return fmt.Sprintf("update from %s to %s", oldName, newName)
 	}
@@ -53,8 +53,8 @@ func updates() map[plan.UpdateKind]string {
 }
 
 // reasonOfNoChange returns why nothing changes; "" if something does.
-func (v Printer) reasonOfNoChange() string {
-	p := v.Plan
+func (pr Printer) reasonOfNoChange() string {
+	p := pr.Plan
 	switch {
 	case !p.IsEmpty():
 		return ""
@@ -140,7 +140,7 @@ type group struct {
 
 // groups returns the groups in the order in which they begin in the update. Objects that the new release does not have
 // follow the others of their component, or come last.
-func (v Printer) groups() []*group {
+func (pr Printer) groups() []*group {
 	var groups []*group
 	known := map[string]*group{}
 	add := func(e plan.ObjectPlan, isGone bool) {
@@ -151,16 +151,16 @@ func (v Printer) groups() []*group {
 			known[title] = g
 			groups = append(groups, g)
 		}
-		if e.IsNoop() && !v.All && len(e.Foreign) == 0 {
+		if e.IsNoop() && !pr.All && len(e.Foreign) == 0 {
 			g.hidden++
 			return
 		}
 		g.entries = append(g.entries, e)
 	}
-	for _, e := range v.Plan.Steps {
+	for _, e := range pr.Plan.Steps {
 		add(e, false)
 	}
-	for _, e := range v.Plan.Absent {
+	for _, e := range pr.Plan.Absent {
 		add(e, true)
 	}
 	for _, g := range groups {
@@ -246,7 +246,7 @@ func isDescription(change plan.FieldChange) bool {
 
 // tombstone returns the tombstone of an object and the file to add it to; "" if it needs
 // none of its own.
-func (v Printer) tombstone(e plan.ObjectPlan) (text, file, language string) {
+func (pr Printer) tombstone(e plan.ObjectPlan) (text, file, language string) {
 	if e.CoveredBy != nil || e.Tombstone == "" {
 		return "", "", ""
 	}
@@ -257,8 +257,8 @@ func (v Printer) tombstone(e plan.ObjectPlan) (text, file, language string) {
 	if path.Ext(e.Old.File) == ".json" {
 		language = "json"
 	}
-	if file = e.Old.File; v.PathOf != nil {
-		file = v.PathOf(file)
+	if file = e.Old.File; pr.PathOf != nil {
+		file = pr.PathOf(file)
 	}
 	return e.Tombstone, file, language
 }

@@ -17,33 +17,33 @@ const (
 )
 
 // Text writes the plan for a terminal.
-func (v Printer) Text(out io.Writer) error {
+func (pr Printer) Text(out io.Writer) error {
 	w := bufio.NewWriter(out)
-	fmt.Fprintln(w, printable.Line(v.title()))
-	if nothing := v.reasonOfNoChange(); nothing != "" {
+	fmt.Fprintln(w, printable.Line(pr.title()))
+	if nothing := pr.reasonOfNoChange(); nothing != "" {
 		fmt.Fprintf(w, "  %s\n", nothing)
 	}
-	v.textCounts(w)
-	v.textWarnings(w)
-	for _, g := range v.groups() {
-		v.textGroup(w, g)
+	pr.textCounts(w)
+	pr.textWarnings(w)
+	for _, g := range pr.groups() {
+		pr.textGroup(w, g)
 	}
 	return w.Flush()
 }
 
 // textCounts writes the counts of actions, with their signs.
-func (v Printer) textCounts(w io.Writer) {
+func (pr Printer) textCounts(w io.Writer) {
 	for _, action := range plan.Actions() {
-		if count := v.Plan.Counts[action]; count > 0 {
+		if count := pr.Plan.Counts[action]; count > 0 {
 			fmt.Fprintf(w, "  %s %5d %s\n", sign(action), count, countWords(action, count))
 		}
 	}
 }
 
 // textWarnings writes the warnings and notes.
-func (v Printer) textWarnings(w io.Writer) {
-	notes := v.clusterNotes()
-	if len(v.Plan.Warnings) == 0 && len(notes) == 0 {
+func (pr Printer) textWarnings(w io.Writer) {
+	notes := pr.clusterNotes()
+	if len(pr.Plan.Warnings) == 0 && len(notes) == 0 {
 		return
 	}
 	fmt.Fprintf(w, "\nneeds attention\n")
@@ -51,19 +51,19 @@ func (v Printer) textWarnings(w io.Writer) {
 		fmt.Fprintf(w, "  %s\n", printable.Line(line))
 	}
 	shown := map[plan.Reason]int{}
-	for _, warning := range v.Plan.Warnings {
-		if shown[warning.Reason]++; v.All || shown[warning.Reason] <= maxWarnings {
+	for _, warning := range pr.Plan.Warnings {
+		if shown[warning.Reason]++; pr.All || shown[warning.Reason] <= maxWarnings {
 			fmt.Fprintf(w, "  %s: %s\n", warning.ID, printable.Line(warning.Message))
 		}
 	}
 	for _, reason := range plan.Reasons() {
-		if more := shown[reason] - maxWarnings; more > 0 && !v.All {
+		if more := shown[reason] - maxWarnings; more > 0 && !pr.All {
 			fmt.Fprintf(w, "  and %d more for the reason %s: --all lists them\n", more, reason)
 		}
 	}
 }
 
-func (v Printer) textGroup(w io.Writer, g *group) {
+func (pr Printer) textGroup(w io.Writer, g *group) {
 	if len(g.entries) == 0 {
 		return
 	}
@@ -83,42 +83,42 @@ func (v Printer) textGroup(w io.Writer, g *group) {
 	}
 	fmt.Fprintln(w)
 	for _, e := range g.entries {
-		v.textEntry(w, g, e)
+		pr.textEntry(w, g, e)
 	}
 }
 
-func (v Printer) textEntry(w io.Writer, g *group, e plan.ObjectPlan) {
+func (pr Printer) textEntry(w io.Writer, g *group, e plan.ObjectPlan) {
 	fmt.Fprintf(w, "  %s %s", sign(e.Action), e.ID)
 	if notes := g.why(e); notes != "" {
 		fmt.Fprintf(w, "  (%s)", notes)
 	}
 	fmt.Fprintln(w)
-	for _, line := range v.hooks(e) {
+	for _, line := range pr.hooks(e) {
 		fmt.Fprintf(w, "      %s\n", line)
 	}
-	changes, descriptions, more := listedChanges(e, v.limit())
-	v.writeChanges(w, "      ", e, changes)
+	changes, descriptions, more := listedChanges(e, pr.limit())
+	pr.writeChanges(w, "      ", e, changes)
 	writeForeign(w, "      ", e)
 	if rest := unlistedCounts(descriptions, more); rest != "" {
 		fmt.Fprintf(w, "      %s\n", rest)
 	}
-	if text, file, _ := v.tombstone(e); text != "" {
+	if text, file, _ := pr.tombstone(e); text != "" {
 		fmt.Fprintf(w, "      to delete it, put this into %s:\n", printable.Line(file))
 		writeLines(w, "        ", text)
 	}
 }
 
 // limit returns how many fields of an object are shown; 0 if all are.
-func (v Printer) limit() int {
-	if v.All {
+func (pr Printer) limit() int {
+	if pr.All {
 		return 0
 	}
 	return maxFields
 }
 
-func (v Printer) writeChanges(w io.Writer, indent string, e plan.ObjectPlan, changes []plan.FieldChange) {
+func (pr Printer) writeChanges(w io.Writer, indent string, e plan.ObjectPlan, changes []plan.FieldChange) {
 	for _, change := range changes {
-		d := differenceOf(e.Kind, change, v.All)
+		d := differenceOf(e.Kind, change, pr.All)
 		fmt.Fprintf(w, "%s%s: %s → %s%s\n", indent, d.path, d.old, d.new, d.remark())
 		for _, line := range d.lines {
 			fmt.Fprintf(w, "%s  %s\n", indent, line)
@@ -145,11 +145,11 @@ func (d difference) remark() string {
 }
 
 // hooks returns the lines about the lifecycle hooks of a Deployment.
-func (v Printer) hooks(e plan.ObjectPlan) []string {
+func (pr Printer) hooks(e plan.ObjectPlan) []string {
 	var lines []string
 	running := e.RunningHooks()
 	if len(running) > 0 {
-		lines = append(lines, v.verb("runs its hooks: ", "would run its hooks: ")+hookNames(running))
+		lines = append(lines, pr.verb("runs its hooks: ", "would run its hooks: ")+hookNames(running))
 	}
 	for _, hookPlan := range e.Hooks {
 		switch {
@@ -173,8 +173,8 @@ func (v Printer) hooks(e plan.ObjectPlan) []string {
 }
 
 // verb returns the first text for a plan of two releases, and the second for one of a cluster.
-func (v Printer) verb(definite, conditional string) string {
-	if v.Plan.Cluster != nil {
+func (pr Printer) verb(definite, conditional string) string {
+	if pr.Plan.Cluster != nil {
 		return conditional
 	}
 	return definite
