@@ -25,8 +25,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// mostCached is the maximum number of images on disk: the current release, the previous one, and the requested one.
-const mostCached = 3
+// maxCached is the maximum number of images on disk: the current release, the previous one, and the requested one.
+const maxCached = 3
 
 // releases reads releases. It caches the images that it has pulled in a folder, by digest.
 type releases struct {
@@ -168,7 +168,7 @@ func (r *releases) prune() error {
 		}
 	}
 	slices.SortFunc(entries, func(a, b os.DirEntry) int { return used[b.Name()].Compare(used[a.Name()]) })
-	for _, entry := range entries[min(mostCached, len(entries)):] {
+	for _, entry := range entries[min(maxCached, len(entries)):] {
 		if err := os.RemoveAll(filepath.Join(r.folder, entry.Name())); err != nil {
 			return err
 		}

@@ -48,8 +48,8 @@ func number(r *Record) {
 	r.LastRevision = max(r.LastRevision, last)
 }
 
-// mostNamed bounds how many revisions an error names.
-const mostNamed = 8
+// maxNamed bounds how many revisions an error names.
+const maxNamed = 8
 
 // FindRevision returns an update by its revision or by its version, of which the newest counts. An empty text is the
 // newest update. The error names the updates that there are.
@@ -67,7 +67,7 @@ func (r *Record) FindRevision(text string) (*HistoryEntry, error) {
 		what = "revision"
 	}
 	var has []string
-	for _, entry := range r.History[:min(mostNamed, len(r.History))] {
+	for _, entry := range r.History[:min(maxNamed, len(r.History))] {
 		has = append(has, fmt.Sprintf("%d (%s)", entry.Revision, cmp.Or(entry.Version, "without a version")))
 	}
 	if more := len(r.History) - len(has); more > 0 {

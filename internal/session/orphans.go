@@ -74,12 +74,12 @@ func (r *run) orphans(ctx context.Context) []Orphan {
 	return orphans
 }
 
-// mostRead limits the objects that are read one by one. The kinds of more objects are listed.
-const mostRead = 3
+// maxRead limits the objects that are read one by one. The kinds of more objects are listed.
+const maxRead = 3
 
 // listAgain lists the kinds of objects again; nil if they are few, or can't be listed.
 func (r *run) listAgain(ctx context.Context, heads []objectmeta.LiveMetadata) *inventory.Inventory {
-	if len(heads) <= mostRead {
+	if len(heads) <= maxRead {
 		return nil
 	}
 	var places []inventory.Scope

@@ -200,8 +200,8 @@ func (r *run) hasWritten() bool {
 
 // Limits of the history of a failed apply: a hundred entries have to fit into a record.
 const (
-	mostFailures = 5
-	mostMessage  = 300
+	maxFailures = 5
+	maxMessage  = 300
 )
 
 // lastEnd returns how the apply ended, for the history: the error, and the first objects that failed or were not ready.
@@ -246,8 +246,8 @@ func (r *run) lastEnd() record.End {
 			Message: what + shortened(wait.For),
 		})
 	}
-	if end.More = len(end.Failures) - mostFailures; end.More > 0 {
-		end.Failures = end.Failures[:mostFailures]
+	if end.More = len(end.Failures) - maxFailures; end.More > 0 {
+		end.Failures = end.Failures[:maxFailures]
 	}
 	end.More = max(end.More, 0)
 	return end
@@ -256,5 +256,5 @@ func (r *run) lastEnd() record.End {
 // shortened returns the first line of a text, truncated for the history.
 func shortened(text string) string {
 	text, _, _ = strings.Cut(text, "\n")
-	return printable.Truncate(printable.Line(text), mostMessage)
+	return printable.Truncate(printable.Line(text), maxMessage)
 }

@@ -57,8 +57,8 @@ func aggregate(failures []error) error {
 	return &reason.Error{Reason: object.MultipleErrors, Effect: gravest(others), Message: strings.Join(lines, "\n")}
 }
 
-// mostAlike is the number of failures with the same cause that have a line each.
-const mostAlike = 3
+// maxAlike is the number of failures with the same cause that have a line each.
+const maxAlike = 3
 
 // linesOf returns a line for each error, and one line for many failures with the same cause.
 func linesOf(errs []error) []string {
@@ -72,7 +72,7 @@ func linesOf(errs []error) []string {
 	for _, err := range errs {
 		failure, isFailure := err.(*object.Failure)
 		switch {
-		case !isFailure || alike[failure.Cause()] > 0 && alike[failure.Cause()] <= mostAlike:
+		case !isFailure || alike[failure.Cause()] > 0 && alike[failure.Cause()] <= maxAlike:
 			lines = append(lines, "* "+err.Error())
 		case alike[failure.Cause()] > 0: // the first of many
 			lines = append(lines, "* "+failure.Text(alike[failure.Cause()]-1))

@@ -21,7 +21,7 @@ import (
 // Limits of the diagnosis of pods that do not come up: the text, the workloads and the time that a user has patience
 // for.
 const (
-	mostExplained = 20
+	maxExplained  = 20
 	explainAtOnce = 4
 	explainFor    = 5 * time.Second
 )
@@ -55,7 +55,7 @@ func (e *explainer) explain(ctx context.Context, waits []Wait, objects []await.O
 	defer cancel()
 	var group errgroup.Group
 	group.SetLimit(explainAtOnce)
-	left, asker, steps := mostExplained, &diagnosis.Diagnoser{Cluster: e.cluster}, len(waits)-len(objects)
+	left, asker, steps := maxExplained, &diagnosis.Diagnoser{Cluster: e.cluster}, len(waits)-len(objects)
 	for i := range waits {
 		isRetry := i < steps
 		if waits[i].IsOfStep || isRetry && !diagnosis.IsCallFailure(waits[i].For) ||

@@ -17,11 +17,11 @@ import (
 
 // Limits of the state in the record: enough for every object of a large release, and a tenth of the size of a record.
 const (
-	mostSteps  = 500
-	mostWaits  = 100
-	mostBefore = 10 // nodes that a node waits for
-	mostText   = 1000
-	mostLevels = 500
+	maxSteps  = 500
+	maxWaits  = 100
+	maxBefore = 10 // nodes that a node waits for
+	maxText   = 1000
+	maxLevels = 500
 )
 
 // Record returns the compact form of a state for the record, which has only unfinished steps.
@@ -31,7 +31,7 @@ func (s *RunState) Record() *record.Run {
 		Error: s.Error, Ended: s.IsOver, More: s.More,
 	}
 	recorded.Total, _ = s.Count()
-	places, room := map[int]int{}, mostSteps
+	places, room := map[int]int{}, maxSteps
 	for i, node := range s.Nodes {
 		unfinished := slices.DeleteFunc(slices.Clone(node.Steps), func(step RunStepState) bool {
 			return !step.IsLeft()
@@ -50,12 +50,12 @@ func (s *RunState) Record() *record.Run {
 	}
 	for i, place := range places {
 		after, recordedNode := s.Nodes[i].After, &recorded.Nodes[place]
-		for _, blocker := range after[:min(mostBefore, len(after))] {
+		for _, blocker := range after[:min(maxBefore, len(after))] {
 			recordedNode.After = append(recordedNode.After, places[blocker])
 		}
 		recordedNode.More = s.Nodes[i].More + len(after) - len(recordedNode.After)
 	}
-	if levels := s.Levels(); len(levels) <= mostLevels {
+	if levels := s.Levels(); len(levels) <= maxLevels {
 		recorded.Levels = levels
 	}
 	return recorded
@@ -159,7 +159,7 @@ func (s RunStepState) record() record.RunStep {
 }
 
 // short truncates a text for the record.
-func short(text string) string { return printable.Truncate(text, mostText) }
+func short(text string) string { return printable.Truncate(text, maxText) }
 
 // firstLine returns the first line of an error, truncated.
 func firstLine(err error) string {

@@ -164,7 +164,7 @@ func (r *walkReporter) write(state *record.Run, waits []Wait) error {
 	return r.options.Journal.Note(r.requestCtx, func(known *record.Record) {
 		known.Run, known.Waits = state, nil
 		known.Fingerprints = r.options.Fingerprints.MergeInto(known.Fingerprints)
-		for _, wait := range waits[:min(mostWaits, len(waits))] {
+		for _, wait := range waits[:min(maxWaits, len(waits))] {
 			known.Waits = append(known.Waits,
 				record.ObjectWait{ID: wait.ID, Hook: wait.Hook, For: wait.For, Since: metav1.NewTime(wait.Since)})
 		}

@@ -24,8 +24,8 @@ import (
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// mostOfRequest bounds the size of a request: far more than the objects that the API server accepts.
-const mostOfRequest = 20 << 20
+// maxOfRequest bounds the size of a request: far more than the objects that the API server accepts.
+const maxOfRequest = 20 << 20
 
 // An ExtensionServer serves hooks by calling the functions of an extension. The status of the response is Success, or
 // Failure with the message of the returned error.
@@ -55,7 +55,7 @@ var handlers = []struct{ hook, name string }{
 func (s *ExtensionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, path, _ := strings.Cut(r.URL.Path, "/"+hooksv1.GroupVersion.String()+"/")
 	hook, _, _ := strings.Cut(path, "/")
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostOfRequest))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOfRequest))
 	if err != nil {
 		http.Error(w, "the request can't be read: "+err.Error(), http.StatusBadRequest)
 		return

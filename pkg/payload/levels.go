@@ -74,9 +74,9 @@ func dropDepends(object *unstructured.Unstructured) {
 	object.SetAnnotations(annotations)
 }
 
-// mostOfKind limits the manifests of a kind in one component, since those are applied one after the other. The
+// maxOfKind limits the manifests of a kind in one component, since those are applied one after the other. The
 // components of a larger kind have partOfKind manifests each.
-const mostOfKind, partOfKind = 50, 12
+const maxOfKind, partOfKind = 50, 12
 
 // splitKinds gives the manifests of a large kind to several components of its level, which are applied side by side.
 func splitKinds(all []*Manifest) {
@@ -85,7 +85,7 @@ func splitKinds(all []*Manifest) {
 		count[m.order]++
 	}
 	for _, m := range all {
-		if order := m.order; count[order] > mostOfKind {
+		if order := m.order; count[order] > maxOfKind {
 			m.order = fmt.Sprintf("%s-%d_", strings.TrimSuffix(order, "_"), placed[order]/partOfKind+1)
 			placed[order]++
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// mostSubjects limits the subjects of RoleBindings that are reviewed.
-const mostSubjects = 20
+// maxSubjects limits the subjects of RoleBindings that are reviewed.
+const maxSubjects = 20
 
 // writers returns the accounts that may write the record by a RoleBinding in its namespace, without this account and
 // the administrators of the cluster. If this account may not list RoleBindings or review the rights of others, writers
@@ -32,7 +32,7 @@ func (in Input) writers(ctx context.Context, c *cluster.Cluster) []string {
 	var subjects []rbacv1.Subject
 	for _, binding := range bindings.Items {
 		for _, subject := range binding.Subjects {
-			if !slices.Contains(subjects, subject) && len(subjects) < mostSubjects {
+			if !slices.Contains(subjects, subject) && len(subjects) < maxSubjects {
 				subjects = append(subjects, subject)
 			}
 		}

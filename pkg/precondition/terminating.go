@@ -16,14 +16,14 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// mostTerminating limits the terminating objects that are observed, for a finding each.
-const mostTerminating = 20
+// maxTerminating limits the terminating objects that are observed, for a finding each.
+const maxTerminating = 20
 
 // A TerminatingNeed is a terminating object that the update needs.
 type TerminatingNeed struct {
 	ID        kinds.ID
 	Manifests []*payload.Manifest   // manifests of the object, or of objects in it; none for the record's namespace
-	Seen      tombstone.Observation // observation, without a State beyond the first mostTerminating
+	Seen      tombstone.Observation // observation, without a State beyond the first maxTerminating
 }
 
 // findTerminating returns the terminating objects that the update needs: Namespaces first. Objects in a terminating
@@ -54,10 +54,10 @@ func (in Input) findTerminating(ctx context.Context, c *cluster.Cluster, places 
 	return append(found, observeTerminating(ctx, c, others)...)
 }
 
-// observeTerminating observes the first mostTerminating objects, and drops those that are deleted
+// observeTerminating observes the first maxTerminating objects, and drops those that are deleted
 // by now or can't be read.
 func observeTerminating(ctx context.Context, c *cluster.Cluster, all []TerminatingNeed) []TerminatingNeed {
-	concurrently(min(mostTerminating, len(all)), func(i int) {
+	concurrently(min(maxTerminating, len(all)), func(i int) {
 		all[i].Seen = tombstone.Observe(ctx, c, all[i].ID, "")
 	})
 	return slices.DeleteFunc(all, func(terminating TerminatingNeed) bool {
@@ -82,7 +82,7 @@ func (in Input) isTerminating(id kinds.ID, deletes []Delete) bool {
 
 // terminatingNamespaces returns the Namespaces of manifests and of the record that are being
 // deleted: one list returns all terminating ones of the cluster. Without the right to list them,
-// the first mostTerminating Namespaces are returned in any state, to be observed one by one.
+// the first maxTerminating Namespaces are returned in any state, to be observed one by one.
 func (in Input) terminatingNamespaces(ctx context.Context, c *cluster.Cluster, places []place) []TerminatingNeed {
 	needed := map[string][]*payload.Manifest{in.Namespace: nil}
 	for _, p := range places {
@@ -100,7 +100,7 @@ func (in Input) terminatingNamespaces(ctx context.Context, c *cluster.Cluster, p
 		metav1.ListOptions{FieldSelector: "status.phase=Terminating"})
 	if err != nil {
 		names = slices.Sorted(maps.Keys(needed))
-		names = names[:min(mostTerminating, len(names))]
+		names = names[:min(maxTerminating, len(names))]
 	} else {
 		for i := range listed.Items {
 			names = append(names, listed.Items[i].Name)

@@ -90,8 +90,8 @@ var countedHooks = []struct {
 }{{object.Ran, "ran"}, {object.Ignored, "failed, which was ignored"}, {object.Failed, "failed"},
 	{object.NotDone, "not done"}}
 
-// mostListed limits the lines of a section.
-const mostListed = 20
+// maxListed limits the lines of a section.
+const maxListed = 20
 
 // print prints the summary as text.
 func (s ApplySummary) print(out io.Writer, now time.Time) {
@@ -225,7 +225,7 @@ func section[T any](out io.Writer, title string, items []T, line func(T) section
 	fmt.Fprintf(out, "  %s:\n", title)
 	remaining := len(items)
 	for i, item := range core.Fold(items, func(item T) string { return line(item).cause }) {
-		if i == mostListed {
+		if i == maxListed {
 			fmt.Fprintf(out, "    and %d more: -o json lists all\n", remaining)
 			return
 		}

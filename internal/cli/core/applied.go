@@ -157,8 +157,8 @@ func (f *FileFlags) Check(ref string) error {
 	switch {
 	case f.Max < 1:
 		return Misusef("--history-max: %d is invalid: it must be 1 or greater", f.Max)
-	case f.Max > mostKept:
-		return Misusef("--history-max: %d is too many: %d is the limit", f.Max, mostKept)
+	case f.Max > maxKept:
+		return Misusef("--history-max: %d is too many: %d is the limit", f.Max, maxKept)
 	case f.keep == keepDigest && !source.IsByDigest(ref):
 		return Misusef("--keep-files=digest: SOURCE is not an image by digest, " +
 			"as in registry.example/shop@sha256:DIGEST")
@@ -181,8 +181,8 @@ func (f *FileFlags) useSettings(opened *source.Release, progress io.Writer) erro
 	return err
 }
 
-// mostKept bounds --history-max: a history has as many entries.
-const mostKept = 100
+// maxKept bounds --history-max: a history has as many entries.
+const maxKept = 100
 
 // pack packs the files of a release to be kept; nil if they are not to be.
 func (f FileFlags) pack(opened *source.Release, ref string, read *payload.Payload) (*files.Packed, error) {

@@ -135,8 +135,8 @@ func Align(rows []string) []string {
 	return strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
 }
 
-// mostAlike limits the items with the same cause that are printed one by one.
-const mostAlike = 3
+// maxAlike limits the items with the same cause that are printed one by one.
+const maxAlike = 3
 
 // A Folded is an item to print, with the others of the same cause, which are only counted.
 type Folded[T any] struct {
@@ -144,7 +144,7 @@ type Folded[T any] struct {
 	Others []T
 }
 
-// Fold groups items for printing: if more than mostAlike have the same cause, only the first one is printed.
+// Fold groups items for printing: if more than maxAlike have the same cause, only the first one is printed.
 func Fold[T any](all []T, cause func(T) string) []Folded[T] {
 	count := map[string]int{}
 	for _, item := range all {
@@ -154,7 +154,7 @@ func Fold[T any](all []T, cause func(T) string) []Folded[T] {
 	places := map[string]int{}
 	for _, item := range all {
 		key := cause(item)
-		if index, isKnown := places[key]; isKnown && count[key] > mostAlike {
+		if index, isKnown := places[key]; isKnown && count[key] > maxAlike {
 			folds[index].Others = append(folds[index].Others, item)
 			continue
 		}

@@ -184,13 +184,13 @@ func (f *ReleaseFlags) Accept(ref string, release *payload.Payload, problems []p
 	}
 	if len(placed) > 0 {
 		fmt.Fprintf(progress, "namespace %s is set in %s: %s\n", release.Options().Namespace,
-			printable.Count(len(placed), "object"), printable.Few(placed, mostPlaced))
+			printable.Count(len(placed), "object"), printable.Few(placed, maxPlaced))
 	}
 	return f.CheckFilters(release)
 }
 
-// mostPlaced limits the named objects that have no namespace of their own.
-const mostPlaced = 20
+// maxPlaced limits the named objects that have no namespace of their own.
+const maxPlaced = 20
 
 // ProblemsError returns an error with the release and its problems, folded by cause.
 func ProblemsError(ref string, err error) error {

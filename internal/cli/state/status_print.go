@@ -57,10 +57,10 @@ func withTitle(title string, lines []string) []string {
 // linesOfFirst returns the lines of the first items, and a line with the number of further items.
 func linesOfFirst[T any](items []T, linesOf func(T) []string) []string {
 	var lines []string
-	for _, item := range items[:min(mostOfEach, len(items))] {
+	for _, item := range items[:min(maxOfEach, len(items))] {
 		lines = append(lines, linesOf(item)...)
 	}
-	if more := len(items) - mostOfEach; more > 0 {
+	if more := len(items) - maxOfEach; more > 0 {
 		lines = append(lines, fmt.Sprintf("  and %d more: -o json lists all", more))
 	}
 	return lines
@@ -68,7 +68,7 @@ func linesOfFirst[T any](items []T, linesOf func(T) []string) []string {
 
 // objectLines returns lines on the objects that are not ready, a screenful at most.
 func (s statusText) objectLines() []string {
-	return withTitle("not ready, or different from the release:", objectLinesOf(s.Objects, mostLines))
+	return withTitle("not ready, or different from the release:", objectLinesOf(s.Objects, maxLines))
 }
 
 // hookLines returns lines on lifecycle hooks of Deployments.
@@ -78,8 +78,8 @@ func (s statusText) hookLines() []string {
 	}))
 }
 
-// mostRepairs limits the latest repairs that a status shows.
-const mostRepairs = 5
+// maxRepairs limits the latest repairs that a status shows.
+const maxRepairs = 5
 
 // repairLines returns lines on the repairs since the version was begun.
 func (s statusText) repairLines() []string {
@@ -87,7 +87,7 @@ func (s statusText) repairLines() []string {
 		return nil
 	}
 	var lines []string
-	for _, repair := range s.Repairs.Latest[:min(mostRepairs, len(s.Repairs.Latest))] {
+	for _, repair := range s.Repairs.Latest[:min(maxRepairs, len(s.Repairs.Latest))] {
 		text := repair.ID.String() + ": " + repair.Message + ", " + printable.Age(s.Time, repair.Time.Time) + " ago"
 		if repair.Count > 1 {
 			text += fmt.Sprintf("; %d times", repair.Count)
@@ -204,7 +204,7 @@ func (s statusText) lastLines() []string {
 	}
 	if len(s.Others) > 0 {
 		lines = append(lines, "other releases, which --name shows: "+
-			printable.Line(printable.Few(s.Others, mostOfEach)))
+			printable.Line(printable.Few(s.Others, maxOfEach)))
 	}
 	for _, what := range s.Unknown {
 		lines = append(lines, "not known: "+printable.Line(what))

@@ -14,8 +14,8 @@ import (
 
 // The maximum number of lines in text: for the whole output, and for each object.
 const (
-	mostLines  = 40
-	mostOfEach = 8
+	maxLines  = 40
+	maxOfEach = 8
 )
 
 // releases prints the state of releases as a whole.
@@ -47,7 +47,7 @@ func printReleases(out io.Writer, answers []*why.ReleaseAnswer) error {
 	var lines []string
 	for i, answer := range answers {
 		head := headOf(answer)
-		rest := mostLines - len(lines) - len(head) - (len(answers)-i-1)*2
+		rest := maxLines - len(lines) - len(head) - (len(answers)-i-1)*2
 		lines = append(lines, append(head, objectLinesOf(answer.Objects, rest)...)...)
 	}
 	return core.PrintLines(out, lines)
@@ -98,8 +98,8 @@ func objectLinesOf(objects []*why.Answer, room int) []string {
 	for _, answers := range core.Fold(objects, answerCause) {
 		first, more := answers.First, len(answers.Others)
 		own := messageLines(first.Messages, nil)
-		if len(own) > mostOfEach {
-			own = append(own[:mostOfEach-1], "    …")
+		if len(own) > maxOfEach {
+			own = append(own[:maxOfEach-1], "    …")
 		}
 		if first.State == why.Blocked || len(lines) > 0 && len(lines)+len(own)+1 > room {
 			break

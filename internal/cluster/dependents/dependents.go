@@ -29,8 +29,8 @@ import (
 
 const (
 	listsAtOnce = 16
-	// mostNamespaces bounds how many namespaces are listed one by one. It takes a list of each kind in each.
-	mostNamespaces = 16
+	// maxNamespaces bounds how many namespaces are listed one by one. It takes a list of each kind in each.
+	maxNamespaces = 16
 )
 
 // Count counts the objects that are deleted with each of some objects, as if that one alone were deleted:
@@ -90,7 +90,7 @@ func namespacesOf(deleted []objectmeta.LiveMetadata) []string {
 	for _, liveMetadata := range deleted {
 		namespaces[liveMetadata.ID.Namespace] = true
 	}
-	if namespaces[metav1.NamespaceAll] || len(namespaces) > mostNamespaces {
+	if namespaces[metav1.NamespaceAll] || len(namespaces) > maxNamespaces {
 		return []string{metav1.NamespaceAll}
 	}
 	return slices.Sorted(maps.Keys(namespaces))

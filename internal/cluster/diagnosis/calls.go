@@ -94,7 +94,7 @@ func (e *explainer) ofWebhook(ctx context.Context, name string, isDenied bool) [
 			Version:  "v1",
 			Resource: resource,
 		}
-		configurations, err := e.Objects.Resource(kindResource).List(ctx, metav1.ListOptions{Limit: mostOfAKind})
+		configurations, err := e.Objects.Resource(kindResource).List(ctx, metav1.ListOptions{Limit: maxOfAKind})
 		if err != nil {
 			e.fail("list "+resource, err)
 			continue
@@ -137,7 +137,7 @@ func (e *explainer) ofConversion(ctx context.Context, kind schema.GroupKind) []s
 // ofAPI explains the aggregated APIs of a group.
 func (e *explainer) ofAPI(ctx context.Context, group string) []string {
 	resource := schema.GroupVersionResource{Group: kinds.APIService.Group, Version: "v1", Resource: "apiservices"}
-	services, err := e.Objects.Resource(resource).List(ctx, metav1.ListOptions{Limit: mostOfAKind})
+	services, err := e.Objects.Resource(resource).List(ctx, metav1.ListOptions{Limit: maxOfAKind})
 	if err != nil {
 		e.fail("list apiservices", err)
 		return nil
@@ -234,7 +234,7 @@ func ReadyEndpoints(ctx context.Context, client kubernetes.Interface, service ty
 func (e *explainer) ofSelected(ctx context.Context, serviceLine func(string, ...any) []string,
 	selector labels.Set) []string {
 	pods, err := e.Client.CoreV1().Pods(e.namespace).List(ctx,
-		metav1.ListOptions{LabelSelector: selector.String(), Limit: mostOfAKind})
+		metav1.ListOptions{LabelSelector: selector.String(), Limit: maxOfAKind})
 	if err != nil {
 		e.note(e.readError("list pods", err))
 		return serviceLine("it has no ready endpoint")
@@ -261,7 +261,7 @@ func (e *explainer) ofSelected(ctx context.Context, serviceLine func(string, ...
 func (e *explainer) makers(ctx context.Context, selector labels.Set) []unstructured.Unstructured {
 	resource := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	deployments, err := e.Objects.Resource(resource).Namespace(e.namespace).List(ctx,
-		metav1.ListOptions{Limit: mostListed})
+		metav1.ListOptions{Limit: maxListed})
 	if err != nil {
 		e.note(e.readError("list deployments", err))
 		return nil

@@ -13,8 +13,8 @@ import (
 
 // How many objects that pods depend on are read, for one workload.
 const (
-	mostObjects = 3   // objects of a kind: each is a request
-	mostListed  = 100 // nodes of the cluster, and StorageClasses
+	maxObjects = 3   // objects of a kind: each is a request
+	maxListed  = 100 // nodes of the cluster, and StorageClasses
 )
 
 // dependencies reads the objects that may keep pods from being ready.
@@ -54,12 +54,12 @@ func (e *explainer) dependencies(ctx context.Context, pods []corev1.Pod) ready.D
 	return on
 }
 
-func first(names []string) []string { return names[:min(mostObjects, len(names))] }
+func first(names []string) []string { return names[:min(maxObjects, len(names))] }
 
 // allNodes returns the first nodes of the cluster.
 func (d *Diagnoser) allNodes(ctx context.Context) ([]corev1.Node, error) {
 	d.listNodes.Do(func() {
-		nodes, err := d.Cluster.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: mostListed})
+		nodes, err := d.Cluster.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: maxListed})
 		if err != nil {
 			d.nodesErr = err
 			return
@@ -83,7 +83,7 @@ func (e *explainer) readClaims(ctx context.Context, names []string, on *ready.De
 		if claim.Status.Phase == corev1.ClaimBound || on.Classes != nil {
 			continue
 		}
-		classes, err := e.Client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{Limit: mostListed})
+		classes, err := e.Client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{Limit: maxListed})
 		if err != nil {
 			e.fail("list storageclasses", err)
 			continue

@@ -33,8 +33,8 @@ import (
 
 // How much is read about pods: enough for a user to read.
 const (
-	logLines    = 5
-	mostOfAKind = 500 // pods, or events
+	logLines   = 5
+	maxOfAKind = 500 // pods, or events
 )
 
 // CanExplain reports whether Explain may find something about an object: its pods can be found,
@@ -69,7 +69,7 @@ func (d *Diagnoser) Explain(ctx context.Context, object *unstructured.Unstructur
 		lines := e.ofServices(ctx, object)
 		return lines, errors.Join(*e.failures...)
 	}
-	selection.Limit = mostOfAKind
+	selection.Limit = maxOfAKind
 	pods, err := e.Client.CoreV1().Pods(e.namespace).List(ctx, *selection)
 	if err != nil {
 		return nil, e.readError("list pods", err)
@@ -161,7 +161,7 @@ func (e *explainer) eventsAbout(ctx context.Context, object *unstructured.Unstru
 		fields.OneTermEqualSelector("reason", "SuccessfulCreate"), // ends earlier failures to create
 	} {
 		found, err := e.Client.CoreV1().Events(e.namespace).List(ctx,
-			metav1.ListOptions{FieldSelector: selected.String(), Limit: mostOfAKind})
+			metav1.ListOptions{FieldSelector: selected.String(), Limit: maxOfAKind})
 		if err != nil {
 			e.note(e.readError("list events", err))
 			break

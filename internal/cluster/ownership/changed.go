@@ -91,13 +91,13 @@ func claimsOn(live *unstructured.Unstructured, isScaled func() bool) []claim {
 	return claims
 }
 
-// mostClaims limits the claims that are tried in all combinations.
-const mostClaims = 8
+// maxClaims limits the claims that are tried in all combinations.
+const maxClaims = 8
 
 // fewest returns the fewest claims that, together with the fields we own, are the fields we owned; nil if
 // none are.
 func fewest(have *fieldpath.Set, claims []claim, wasOurs func(fields []byte) bool) (few []claim) {
-	if len(claims) > mostClaims {
+	if len(claims) > maxClaims {
 		return nil
 	}
 	for choice := uint(1); choice < 1<<len(claims); choice++ {

@@ -17,15 +17,15 @@ import (
 
 // Limits of a read.
 const (
-	mostBytes = 1 << 20 // more than the lines that are printed have, since the server would drop the last ones
-	mostLine  = 1000
+	maxBytes = 1 << 20 // more than the lines that are printed have, since the server would drop the last ones
+	maxLine  = 1000
 )
 
 // LastLines returns the last lines of the log of a container; all that fit into a MiB if most is 0. It returns an error
 // if the log does not exist yet, or no longer exists.
 func LastLines(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, container string,
 	most int64) ([]string, error) {
-	options := &corev1.PodLogOptions{Container: container, LimitBytes: new(int64(mostBytes))}
+	options := &corev1.PodLogOptions{Container: container, LimitBytes: new(int64(maxBytes))}
 	if most > 0 {
 		options.TailLines = &most
 	}
@@ -40,7 +40,7 @@ func LastLines(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod
 func Lines(text string) []string {
 	var lines []string
 	for line := range strings.Lines(text) {
-		lines = append(lines, printable.Truncate(printable.Line(strings.TrimRight(line, "\r\n")), mostLine))
+		lines = append(lines, printable.Truncate(printable.Line(strings.TrimRight(line, "\r\n")), maxLine))
 	}
 	return lines
 }

@@ -21,9 +21,9 @@ import (
 
 // How many of the objects that are left in an object are listed: enough to find which finalizers hold it.
 const (
-	mostKinds   = 5  // kinds of objects in a Namespace
-	mostObjects = 50 // objects of a kind
-	mostNames   = 3  // names in a line
+	maxKinds   = 5  // kinds of objects in a Namespace
+	maxObjects = 50 // objects of a kind
+	maxNames   = 3  // names in a line
 )
 
 // contents are the objects that are left in another.
@@ -45,7 +45,7 @@ func contentsOf(ctx context.Context, c *cluster.Cluster, namespace, condition st
 		named = [][]string{{"", "pods", ""}}
 	}
 	var all contents
-	for _, group := range named[:min(mostKinds, len(named))] {
+	for _, group := range named[:min(maxKinds, len(named))] {
 		resources, err := c.FindByName(ctx, group[1], &group[2])
 		if err != nil {
 			return all, err
@@ -60,7 +60,7 @@ func contentsOf(ctx context.Context, c *cluster.Cluster, namespace, condition st
 		}
 		all.lines, all.isHeld = append(all.lines, found.lines...), all.isHeld || found.isHeld
 	}
-	if more := len(named) - mostKinds; more > 0 {
+	if more := len(named) - maxKinds; more > 0 {
 		all.lines, all.isHeld = append(all.lines, "objects of "+printable.Count(more, "more kind")), true
 	}
 	return all, nil
@@ -70,7 +70,7 @@ func contentsOf(ctx context.Context, c *cluster.Cluster, namespace, condition st
 // same finalizers, and objects with finalizers first.
 func list(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, namespace string) (contents, error) {
 	found, err := c.Metadata.Resource(resource.GroupVersionResource).Namespace(namespace).List(ctx,
-		metav1.ListOptions{Limit: mostObjects})
+		metav1.ListOptions{Limit: maxObjects})
 	if err != nil {
 		return contents{}, err
 	}
@@ -105,7 +105,7 @@ func few(resource cluster.Resource, names []string) string {
 		return printable.Line(resource.Kind) + " " + names[0]
 	}
 	return fmt.Sprintf("%d %s: %s", len(names), printable.Line(kinds.Plural(resource.Kind, resource.Resource)),
-		printable.Few(names, mostNames))
+		printable.Few(names, maxNames))
 }
 
 // heldText returns the finalizers of an object, and the managers that have set them; empty if there are none.

@@ -33,9 +33,9 @@ func (r *Reconciler) podRules(ctx context.Context, m *clusterv1.Machine,
 }
 
 const (
-	mostPods     = 3 // pods named in a line
-	mostRefusals = 5 // refusals with a line of their own
-	mostVolumes  = 5 // volumes named in a line
+	maxPods     = 3 // pods named in a line
+	maxRefusals = 5 // refusals with a line of their own
+	maxVolumes  = 5 // volumes named in a line
 )
 
 // bullets returns the reasons why pods remain, in the words of Cluster API: a line for each reason.
@@ -63,10 +63,10 @@ func bullets(left []drain.HeldPod) []string {
 	}
 	const after = "After above Pods have been removed from the Node, "
 	if pods := byHold[drain.Later]; len(pods) > 0 {
-		lines = append(lines, after+"the following Pods will be evicted: "+few(pods, mostPods))
+		lines = append(lines, after+"the following Pods will be evicted: "+few(pods, maxPods))
 	}
 	if pods := byHold[drain.CompletionLater]; len(pods) > 0 {
-		lines = append(lines, after+"waiting for the following Pods to complete without eviction: "+few(pods, mostPods))
+		lines = append(lines, after+"waiting for the following Pods to complete without eviction: "+few(pods, maxPods))
 	}
 	return lines
 }
@@ -87,7 +87,7 @@ func refusalLines(refusals map[string][]string) []string {
 	var lines []string
 	others := 0
 	for i, refusal := range slices.Sorted(maps.Keys(refusals)) {
-		if i < mostRefusals {
+		if i < maxRefusals {
 			lines = append(lines, fmt.Sprintf("* %s: %s", podList(refusals[refusal]), refusal))
 		} else {
 			others += len(refusals[refusal])
@@ -107,7 +107,7 @@ func podList(names []string) string {
 	if len(names) == 1 {
 		return "Pod " + names[0]
 	}
-	return "Pods " + few(names, mostPods)
+	return "Pods " + few(names, maxPods)
 }
 
 // few returns the first names, and how many more there are.
@@ -221,7 +221,7 @@ func (a attachedVolumes) lines() []string {
 	var lines []string
 	for _, what := range []string{claims, withoutClaim, onlyAtNode, onlyAttachment} {
 		if len(a[what]) > 0 {
-			lines = append(lines, fmt.Sprintf("* %s: %s", what, few(sets.List(a[what]), mostVolumes)))
+			lines = append(lines, fmt.Sprintf("* %s: %s", what, few(sets.List(a[what]), maxVolumes)))
 		}
 	}
 	return lines

@@ -16,8 +16,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// mostRemainingPods limits how many remaining pods an event names.
-const mostRemainingPods = 5
+// maxRemainingPods limits how many remaining pods an event names.
+const maxRemainingPods = 5
 
 // evict evicts the pods of the node, unless it is too early for that, and returns the reason why the drain waits; nil
 // if no pods remain. Stuck pods are named first. A pod with finalizers counts as stuck at the second check; those of
@@ -80,7 +80,7 @@ func (d *deletionScope) evictPods(ctx context.Context) ([]drain.HeldPod, error) 
 		slices.Sort(remaining)
 		d.recordDrainEvent("DrainLeavesPods",
 			fmt.Sprintf("These pods came after node %q was cordoned, tolerate that, and end with the node: %s",
-				d.node.Name, printable.Few(remaining, mostRemainingPods)), "")
+				d.node.Name, printable.Few(remaining, maxRemainingPods)), "")
 	}
 	return pods, err
 }
@@ -93,8 +93,8 @@ const (
 	refusedSoon, refusedSeldom = 5 * time.Second, time.Minute
 	// patientLooks is the number of checks of terminating pods before they are reported as a problem: half a minute.
 	patientLooks = 5
-	// mostPods limits how many of the remaining pods are shown: a node may have hundreds.
-	mostPods = 5
+	// maxPods limits how many of the remaining pods are shown: a node may have hundreds.
+	maxPods = 5
 )
 
 // drainProgress is the progress of draining a node. It is a value, and decides how long a drain waits.
@@ -136,8 +136,8 @@ func (p drainProgress) wait() *deletion.Wait {
 
 // fewPods joins the holds of the first pods, and adds the number of further pods.
 func fewPods(holds []string) string {
-	text := strings.Join(holds[:min(mostPods, len(holds))], "; ")
-	if more := len(holds) - mostPods; more > 0 {
+	text := strings.Join(holds[:min(maxPods, len(holds))], "; ")
+	if more := len(holds) - maxPods; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
 	return text

@@ -19,8 +19,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// mostEvents limits how many events are shown. Older ones are left out.
-const mostEvents = 10
+// maxEvents limits how many events are shown. Older ones are left out.
+const maxEvents = 10
 
 // Explain returns why a machine or a control plane waits, since when, how an administrator can resolve that, and
 // its conditions and events. It returns nil if the object does not exist.
@@ -193,7 +193,7 @@ func newestEvents(ctx context.Context, c *cluster.Cluster, object metav1.Object)
 		return nil, err
 	}
 	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int { return eventTime(&a).Compare(eventTime(&b)) })
-	return list.Items[max(0, len(list.Items)-mostEvents):], nil
+	return list.Items[max(0, len(list.Items)-maxEvents):], nil
 }
 
 // eventTime returns when an event was last observed: there are two APIs of events.

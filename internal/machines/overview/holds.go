@@ -93,8 +93,8 @@ func (h *Hold) infrastructure() string {
 	return text
 }
 
-// mostPods limits how many pods a line names.
-const mostPods = 2
+// maxPods limits how many pods a line names.
+const maxPods = 2
 
 // HeldBy returns the reason why the machine waits in a line; "" if it waits for nothing.
 func (m *Machine) HeldBy() string {
@@ -123,7 +123,7 @@ func joinHolds(holds []Hold) string {
 		texts = append(texts, hold.short())
 	}
 	if holds[0].Type == Pod {
-		return printable.Few(texts, mostPods)
+		return printable.Few(texts, maxPods)
 	}
 	text := strings.Join(texts, ", ")
 	if title := hookTitles[holds[0].Type]; title != "" {

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	mostOfAnswer  = 20 << 20 // bytes of an answer, as much as Cluster API reads
-	mostOfRefusal = 4 << 10  // bytes of the body of a response other than 200
-	mostOfHeaders = 64 << 10
+	maxOfAnswer  = 20 << 20 // bytes of an answer, as much as Cluster API reads
+	maxOfRefusal = 4 << 10  // bytes of the body of a response other than 200
+	maxOfHeaders = 64 << 10
 )
 
 // A Client calls extensions. The zero value works.
@@ -108,14 +108,14 @@ func (c *Client) exchange(ctx context.Context, target *call, body []byte) ([]byt
 	if response.StatusCode != http.StatusOK {
 		return nil, target.refusal(response)
 	}
-	answer, err := io.ReadAll(io.LimitReader(response.Body, mostOfAnswer+1))
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxOfAnswer+1))
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, target.unreachableError(err)
 	case err != nil:
 		return nil, noAnswer(target.extension, "broke off its answer (%s)", shorten(err.Error()))
-	case len(answer) > mostOfAnswer:
-		return nil, noAnswer(target.extension, "answered more than %d MiB", mostOfAnswer>>20)
+	case len(answer) > maxOfAnswer:
+		return nil, noAnswer(target.extension, "answered more than %d MiB", maxOfAnswer>>20)
 	}
 	return answer, nil
 }
@@ -125,7 +125,7 @@ func (c *call) refusal(response *http.Response) *CallError {
 	if location := response.Header.Get("Location"); response.StatusCode/100 == 3 && location != "" {
 		return noAnswer(c.extension, "redirects to %s, which is not followed", shorten(location))
 	}
-	text, _ := io.ReadAll(io.LimitReader(response.Body, mostOfRefusal))
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxOfRefusal))
 	problem := fmt.Sprintf("answered %s", shorten(response.Status))
 	if words := shorten(string(text)); words != "" {
 		problem += " (" + words + ")"
@@ -152,7 +152,7 @@ func (c *Client) httpClient(target *call) *http.Client {
 			},
 			TLSHandshakeTimeout:    target.timeout,
 			DisableKeepAlives:      true,
-			MaxResponseHeaderBytes: mostOfHeaders,
+			MaxResponseHeaderBytes: maxOfHeaders,
 		},
 	}
 }

@@ -149,8 +149,8 @@ func differencesOfFields(path string, after, wanted map[string]any) []string {
 }
 
 const (
-	mostOperations = 10_000  // operations of a JSONPatch, as many as the API server applies
-	mostCopied     = 3 << 20 // bytes that operations of a JSONPatch copy
+	maxOperations = 10_000  // operations of a JSONPatch, as many as the API server applies
+	maxCopied     = 3 << 20 // bytes that operations of a JSONPatch copy
 )
 
 // applyPatch returns an object, as JSON, with a patch of an extension applied to it. The caller ignores changes outside
@@ -182,11 +182,11 @@ func applyOperations(object, patch []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("it is not a valid JSONPatch: %s", shorten(err.Error()))
 	}
-	if len(operations) > mostOperations {
-		return nil, fmt.Errorf("it has %d operations, and %d is the most", len(operations), mostOperations)
+	if len(operations) > maxOperations {
+		return nil, fmt.Errorf("it has %d operations, and %d is the most", len(operations), maxOperations)
 	}
 	options := jsonpatch.NewApplyOptions()
-	options.AccumulatedCopySizeLimit = mostCopied
+	options.AccumulatedCopySizeLimit = maxCopied
 	patched, err := operations.ApplyWithOptions(object, options)
 	if err != nil {
 		return nil, fmt.Errorf("it can't be applied: %s", shorten(err.Error()))

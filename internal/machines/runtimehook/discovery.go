@@ -19,7 +19,7 @@ import (
 
 const (
 	longestTimeout = 30  // seconds, of a handler
-	mostHandlers   = 512 // handlers of an extension, as many as a status can have
+	maxHandlers    = 512 // handlers of an extension, as many as a status can have
 )
 
 // Discover calls the hook Discovery of an extension, and returns its handlers for the status of its ExtensionConfig. An
@@ -81,8 +81,8 @@ func checkStatus(extension string, status hooksv1.ResponseStatus, message string
 
 // problemsOf returns the problems of the handlers of a Discovery.
 func problemsOf(handlers []hooksv1.ExtensionHandler) []string {
-	if len(handlers) > mostHandlers {
-		return []string{fmt.Sprintf("there are %d of them, and %d is the most", len(handlers), mostHandlers)}
+	if len(handlers) > maxHandlers {
+		return []string{fmt.Sprintf("there are %d of them, and %d is the most", len(handlers), maxHandlers)}
 	}
 	known := catalog.New()
 	_ = hooksv1.AddToCatalog(known)

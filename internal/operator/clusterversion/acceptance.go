@@ -121,8 +121,8 @@ type Event struct {
 	Reason, Message string
 }
 
-// mostEvent is the maximum length of an event's message that the API server accepts, in bytes.
-const mostEvent = 1024
+// maxEvent is the maximum length of an event's message that the API server accepts, in bytes.
+const maxEvent = 1024
 
 // Announce returns the events of a requested release that has entered a phase, or is refused in it, in their order. The
 // caller writes them once for each phase and each error.
@@ -169,6 +169,6 @@ func (a Acceptance) findingEvents() []Event {
 
 // newEvent returns an event with a message in one line, no longer than the API server accepts.
 func newEvent(isWarning bool, reason, message string) Event {
-	message = printable.Truncate(strings.ReplaceAll(message, "\n", " // "), mostEvent)
+	message = printable.Truncate(strings.ReplaceAll(message, "\n", " // "), maxEvent)
 	return Event{IsWarning: isWarning, Reason: reason, Message: message}
 }

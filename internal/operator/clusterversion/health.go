@@ -159,7 +159,7 @@ func describeWaits(problems []ReleaseProblem) string {
 		}
 		all = append(all, p.subject()+inBrackets("; ", detail, p.fileAndTime()))
 	}
-	return printable.Few(slices.Compact(all), mostNames)
+	return printable.Few(slices.Compact(all), maxNames)
 }
 
 // slowText names the objects whose wait is longer than usual.

@@ -11,8 +11,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// mostHistory is the maximum number of entries in a history.
-const mostHistory = 100
+// maxHistory is the maximum number of entries in a history.
+const maxHistory = 100
 
 // setHistory updates the history to the current release. An unknown version or image counts as the same. A release
 // without both has no entry. A new entry needs an apply in the record: if the operator is killed before, the update has
@@ -41,7 +41,7 @@ func (b *builder) setHistory(applied AppliedRelease) {
 	}
 	newest.Verified = newest.Verified || applied.Verified
 	newest.AcceptedRisks = cmp.Or(applied.Forced, newest.AcceptedRisks) // a restarted operator may not know them
-	b.next.History = prune(b.next.History, mostHistory)
+	b.next.History = prune(b.next.History, maxHistory)
 }
 
 // beginEntry adds a new entry before the others. It ends an incomplete one.

@@ -152,8 +152,8 @@ const (
 	ReasonSlowObject      = "SlowObject" // Runlevel's own: an object of another kind than ClusterOperator
 )
 
-// mostLines is the maximum number of lines in a message.
-const mostLines = 10
+// maxLines is the maximum number of lines in a message.
+const maxLines = 10
 
 // Limits of messages, in bytes: the text of one component must not fill the ClusterVersion, whose size is limited.
 const (

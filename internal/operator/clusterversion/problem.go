@@ -210,8 +210,8 @@ func compareProblems(a, b ReleaseProblem) int {
 // reasonFailed is the reason of a failure without one.
 const reasonFailed = "UpdatePayloadFailed"
 
-// mostNames is the maximum number of objects that a line names.
-const mostNames = 5
+// maxNames is the maximum number of objects that a line names.
+const maxNames = 5
 
 // A failure is one problem, or the common problem of several ClusterOperators.
 type failure struct {
@@ -287,8 +287,8 @@ func (b *builder) failureOf(alike []ReleaseProblem) failure {
 
 // few returns the first texts, and how many more there are.
 func few(texts []string) []string {
-	if more := len(texts) - mostLines; more > 0 {
-		return append(slices.Clone(texts[:mostLines]), fmt.Sprintf("and %d more", more))
+	if more := len(texts) - maxLines; more > 0 {
+		return append(slices.Clone(texts[:maxLines]), fmt.Sprintf("and %d more", more))
 	}
 	return texts
 }
@@ -299,5 +299,5 @@ func names(problems []ReleaseProblem) string {
 	for _, p := range problems {
 		all = append(all, p.objectName())
 	}
-	return printable.Few(slices.Compact(all), mostNames)
+	return printable.Few(slices.Compact(all), maxNames)
 }

@@ -192,7 +192,7 @@ func Risks(observed Observation) []precondition.Finding {
 	if unmanaged := unmanagedObjects(observed.Overrides); len(unmanaged) > 0 {
 		add(RiskOverrides, "", "Disabling ownership via cluster version overrides prevents updates between minor or "+
 			"major versions. Please remove overrides before requesting a minor or major version update. Unmanaged: "+
-			printable.Few(unmanaged, mostNames))
+			printable.Few(unmanaged, maxNames))
 	}
 	if pending := pendingDeletes(applied.Deletes); len(pending) > 0 {
 		add(RiskDeletes, "", "Cluster minor or major version upgrades are not allowed while resource deletions are in "+

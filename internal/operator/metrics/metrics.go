@@ -41,12 +41,12 @@ func (s sink) gauge(metric *prometheus.Desc, value float64, labels ...string) {
 	}
 }
 
-// mostLabel limits the bytes of a label: names of objects are not longer.
-const mostLabel = 253
+// maxLabel limits the bytes of a label: names of objects are not longer.
+const maxLabel = 253
 
 // label returns an untrusted text as the value of a label.
 func label(text string) string {
-	return printable.Truncate(printable.Line(text), mostLabel)
+	return printable.Truncate(printable.Line(text), maxLabel)
 }
 
 // describe returns the description of a metric.

@@ -42,10 +42,10 @@ type conditionalEdges struct {
 	Risks json.RawMessage // those of most edges are never read
 }
 
-// mostItems limits the items of a list: a small document can have large lists of empty items.
-const mostItems = 50_000
+// maxItems limits the items of a list: a small document can have large lists of empty items.
+const maxItems = 50_000
 
-// A bounded list refuses a text that has more than mostItems.
+// A bounded list refuses a text that has more than maxItems.
 type bounded[T any] []T
 
 func (b *bounded[T]) UnmarshalJSON(text []byte) error {
@@ -54,8 +54,8 @@ func (b *bounded[T]) UnmarshalJSON(text []byte) error {
 		return err // null has none
 	}
 	for decoder.More() {
-		if len(*b) == mostItems {
-			return fmt.Errorf("a list has more than %d items, which is the limit", mostItems)
+		if len(*b) == maxItems {
+			return fmt.Errorf("a list has more than %d items, which is the limit", maxItems)
 		}
 		var item T
 		if err := decoder.Decode(&item); err != nil {
@@ -166,8 +166,8 @@ func newestFirst(versions []string) (sorted, invalid []string) {
 // Bounds of an offer. The definition of ClusterVersion has the first; the second keeps the object below the size that
 // etcd takes, also where the condition of an update is three times as long as its risks.
 const (
-	mostUpdates    = 500
-	mostOfferBytes = 256 << 10
+	maxUpdates    = 500
+	maxOfferBytes = 256 << 10
 )
 
 // A reader adds updates to an offer.
@@ -205,8 +205,8 @@ func (r *reader) add(version string, risks []json.RawMessage) (rejection string)
 // take adds an update, if there is room for it.
 func (r *reader) take(update configv1.ConditionalUpdate) (rejection string) {
 	text, err := json.Marshal(update)
-	if err != nil || r.bytes+len(text) > mostOfferBytes ||
-		len(r.offer.Updates)+len(r.offer.Conditional) == mostUpdates {
+	if err != nil || r.bytes+len(text) > maxOfferBytes ||
+		len(r.offer.Updates)+len(r.offer.Conditional) == maxUpdates {
 		return "a ClusterVersion has no room for it"
 	}
 	r.bytes += len(text)
@@ -218,16 +218,16 @@ func (r *reader) take(update configv1.ConditionalUpdate) (rejection string) {
 	return ""
 }
 
-// mostMetadata is the maximum length of a URL, and of a list of channels.
-const mostMetadata = 8 << 10
+// maxMetadata is the maximum length of a URL, and of a list of channels.
+const maxMetadata = 8 << 10
 
 // release returns a node as a ClusterVersion has it.
 func (n graphNode) release() configv1.Release {
 	release := configv1.Release{Version: n.Version, Image: n.Image}
-	if _, err := url.Parse(n.Metadata.URL); err == nil && len(n.Metadata.URL) <= mostMetadata {
+	if _, err := url.Parse(n.Metadata.URL); err == nil && len(n.Metadata.URL) <= maxMetadata {
 		release.URL = configv1.URL(printable.Line(n.Metadata.URL))
 	}
-	if len(n.Metadata.Channels) > mostMetadata {
+	if len(n.Metadata.Channels) > maxMetadata {
 		return release
 	}
 	for channel := range strings.SplitSeq(n.Metadata.Channels, ",") {
@@ -243,10 +243,10 @@ func (n graphNode) release() configv1.Release {
 // readRisks returns risks that a ClusterVersion can hold, or the error in them. Matching rules of types that the API
 // does not know are left out: another rule of the same risk is enough.
 func readRisks(text json.RawMessage) (risks []configv1.ConditionalUpdateRisk, rejection string) {
-	const mostRisks = 200 // the definition of ClusterVersion has it
+	const maxRisks = 200 // the definition of ClusterVersion has it
 	var all bounded[configv1.ConditionalUpdateRisk]
-	if err := json.Unmarshal(text, &all); err != nil || len(all) == 0 || len(all) > mostRisks {
-		return nil, fmt.Sprintf("its risks can't be read: there must be 1 to %d", mostRisks)
+	if err := json.Unmarshal(text, &all); err != nil || len(all) == 0 || len(all) > maxRisks {
+		return nil, fmt.Sprintf("its risks can't be read: there must be 1 to %d", maxRisks)
 	}
 	for _, conditionalUpdateRisk := range all {
 		risk := configv1.ConditionalUpdateRisk{

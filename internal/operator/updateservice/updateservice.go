@@ -50,7 +50,7 @@ type Query struct {
 // Bounds of an answer. A channel of OpenShift has some hundred versions, and is less than a tenth of these.
 const (
 	maxDuration = time.Minute
-	mostBytes   = 8 << 20
+	maxBytes    = 8 << 20
 )
 
 // Fetch requests the updates of a version from a service. Its errors are of type *reason.Error.
@@ -76,7 +76,7 @@ func Fetch(ctx context.Context, client *http.Client, query Query) (*clusterversi
 		text := fmt.Sprintf("%s answers %d %s", address.Host, response.StatusCode, http.StatusText(response.StatusCode))
 		return nil, &reason.Error{Reason: ResponseFailed, Message: text}
 	}
-	raw, err := io.ReadAll(io.LimitReader(response.Body, mostBytes+1))
+	raw, err := io.ReadAll(io.LimitReader(response.Body, maxBytes+1))
 	switch {
 	case err != nil:
 		return nil, &reason.Error{
@@ -84,10 +84,10 @@ func Fetch(ctx context.Context, client *http.Client, query Query) (*clusterversi
 			Message: "read the answer of " + address.Host,
 			Err:     cause(err),
 		}
-	case len(raw) > mostBytes:
+	case len(raw) > maxBytes:
 		return nil, &reason.Error{
 			Reason:  ResponseFailed,
-			Message: fmt.Sprintf("%s answers with more than %d MiB, which is the limit", address.Host, mostBytes>>20),
+			Message: fmt.Sprintf("%s answers with more than %d MiB, which is the limit", address.Host, maxBytes>>20),
 		}
 	}
 	return read(raw, query)

@@ -17,8 +17,8 @@ import (
 // The maximum size of a signature, as in the cluster-version operator, and of its unpacked message. A message could be
 // compressed twice, and unpack to gigabytes before its signature is checked.
 const (
-	maxBytes     = 50 << 10
-	mostUnpacked = 256 << 10
+	maxBytes    = 50 << 10
+	maxUnpacked = 256 << 10
 )
 
 // compressed is the tag of a compressed packet.
@@ -60,12 +60,12 @@ func decompress(opaque *packet.OpaquePacket) ([]byte, error) {
 	if err != nil || !isCompressed {
 		return nil, errNoMessage
 	}
-	message, err := io.ReadAll(io.LimitReader(content.Body, mostUnpacked+1))
+	message, err := io.ReadAll(io.LimitReader(content.Body, maxUnpacked+1))
 	switch {
 	case err != nil:
 		return nil, errNoMessage
-	case len(message) > mostUnpacked:
-		return nil, fmt.Errorf("it unpacks to more than %d KiB", mostUnpacked>>10)
+	case len(message) > maxUnpacked:
+		return nil, fmt.Errorf("it unpacks to more than %d KiB", maxUnpacked>>10)
 	}
 	return message, nil
 }

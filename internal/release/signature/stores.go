@@ -108,8 +108,8 @@ func (c configMaps) each(ctx context.Context, digest string, try func(string, []
 
 // The name of the ConfigMap with saved signatures, as in OpenShift, and the maximum number of images in it.
 const (
-	persisted     = "signatures-managed"
-	mostPersisted = 64
+	persisted    = "signatures-managed"
+	maxPersisted = 64
 )
 
 // Persist saves the signatures of an image in a ConfigMap of a namespace, where Verify finds them if a store is down.
@@ -150,7 +150,7 @@ func withSignatures(data map[string][]byte, prefix string, signatures [][]byte) 
 	images := map[string]bool{prefix: true}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		image := key[:max(0, strings.LastIndex(key, "-"))]
-		if image != prefix && (images[image] || len(images) < mostPersisted) {
+		if image != prefix && (images[image] || len(images) < maxPersisted) {
 			next[key], images[image] = data[key], true
 		}
 	}

@@ -143,8 +143,8 @@ var tries = wait.Backoff{Duration: time.Second, Factor: 3, Steps: 3}
 // requestTimeout limits one of the tries.
 const requestTimeout = 5 * time.Second
 
-// mostRead limits how many bytes of a response are read. The connection can then be used again.
-const mostRead = 64 << 10
+// maxRead limits how many bytes of a response are read. The connection can then be used again.
+const maxRead = 64 << 10
 
 // newClient returns the client of all requests. The client uses the proxy of the environment, and follows no redirects:
 // the target may be another host, and a redirected POST may become a GET.
@@ -189,7 +189,7 @@ func postOnce(ctx context.Context, client *http.Client, m message) (isFinal bool
 		return false, printable.Error(printable.RequestError(err))
 	}
 	defer response.Body.Close()
-	_, _ = io.CopyN(io.Discard, response.Body, mostRead)
+	_, _ = io.CopyN(io.Discard, response.Body, maxRead)
 	status := fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	switch {
 	case response.StatusCode < 300:

@@ -43,8 +43,8 @@ func NewSender(ctx context.Context, o Options) *Sender {
 	return s
 }
 
-// mostQueued limits the events that wait for one receiver. Send drops the others.
-const mostQueued = 16
+// maxQueued limits the events that wait for one receiver. Send drops the others.
+const maxQueued = 16
 
 // An outbox contains the events for one receiver.
 type outbox struct {
@@ -69,7 +69,7 @@ func (s *Sender) Send(event Event, server string, now time.Time) {
 	for _, receiver := range receivers {
 		box := s.outboxes[receiver]
 		if box == nil {
-			box = &outbox{queue: make(chan CloudEvent, mostQueued)}
+			box = &outbox{queue: make(chan CloudEvent, maxQueued)}
 			s.outboxes[receiver] = box
 			s.sending.Go(func() { s.run(receiver, box) })
 		}

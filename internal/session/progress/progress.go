@@ -135,8 +135,8 @@ type Model struct {
 	left    estimate
 }
 
-// mostRecent limits the number of latest events.
-const mostRecent = 100
+// maxRecent limits the number of latest events.
+const maxRecent = 100
 
 // New returns a model of an apply that has not begun.
 func New(plan Intent) *Model {
@@ -150,7 +150,7 @@ func (m *Model) State(state *apply.RunState) { m.base = Of(m.plan, state) }
 func (m *Model) Event(event apply.Event) {
 	if event.Object != nil && isRecent(event) {
 		m.recent = append(m.recent, event)
-		m.recent = m.recent[max(0, len(m.recent)-mostRecent):]
+		m.recent = m.recent[max(0, len(m.recent)-maxRecent):]
 	}
 }
 

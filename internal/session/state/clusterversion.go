@@ -145,8 +145,8 @@ func (s *Status) setVersion(version *configv1.ClusterVersion) {
 // openShiftNamespace is the namespace of the events of the cluster-version operator.
 const openShiftNamespace = "openshift-cluster-version"
 
-// mostEvents limits the latest events that are shown.
-const mostEvents = 5
+// maxEvents limits the latest events that are shown.
+const maxEvents = 5
 
 // addEvents adds the latest events on the ClusterVersion.
 func (r *Reader) addEvents(ctx context.Context, s *Status) {
@@ -180,7 +180,7 @@ func (r *Reader) addEvents(ctx context.Context, s *Status) {
 			})
 	}
 	slices.SortStableFunc(s.Events, func(a, b Event) int { return b.Time.Compare(a.Time) })
-	s.Events = s.Events[:min(mostEvents, len(s.Events))]
+	s.Events = s.Events[:min(maxEvents, len(s.Events))]
 }
 
 // addOperators adds the ClusterOperators of the release that are not healthy: those with its label; for the

@@ -35,8 +35,8 @@ var (
 
 // Bounds of what an inspection writes.
 const (
-	mostObjects  = 200    // objects that are not ready, per release
-	mostLogLines = 20_000 // per container
+	maxObjects  = 200    // objects that are not ready, per release
+	maxLogLines = 20_000 // per container
 
 	requestTimeout = 30 * time.Second // a slow kubelet may need it for a log
 )
@@ -218,7 +218,7 @@ func objectLine(kind schema.GroupKind, m *metav1.PartialObjectMetadata) string {
 
 // failing writes the objects of a release that are not ready.
 func (i *inspector) failing(ctx context.Context, folder string, answers []*why.Answer) {
-	for _, answer := range answers[:min(mostObjects, len(answers))] {
+	for _, answer := range answers[:min(maxObjects, len(answers))] {
 		id := answer.Object
 		path := folder + "objects/" + cmp.Or(id.Namespace, "no-namespace") + "/" + id.GroupKind().String() + "/" +
 			id.Name + ".yaml"
@@ -263,7 +263,7 @@ func (i *inspector) log(ctx context.Context, pod, container string, previous boo
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	options := &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: new(int64(mostLogLines))}
+	options := &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: new(int64(maxLogLines))}
 	text, err := i.Cluster.Client.CoreV1().Pods(i.Namespace).GetLogs(pod, options).DoRaw(ctx)
 	if err != nil {
 		i.noteText(has + ": " + err.Error())

@@ -192,8 +192,8 @@ func (s *selection) containers() []objectmeta.LiveMetadata {
 	})
 }
 
-// mostNamed bounds how many objects a message names.
-const mostNamed = 3
+// maxNamed bounds how many objects a message names.
+const maxNamed = 3
 
 // keepFor keeps the Namespaces and definitions that contain other objects.
 func (s *selection) keepFor(remainders map[types.UID]dependents.Remainder) {
@@ -207,7 +207,7 @@ func (s *selection) keepFor(remainders map[types.UID]dependents.Remainder) {
 			}
 			s.keepInstead(head, KeptForOthers,
 				fmt.Sprintf("deleting it would also delete %s that the release does not own: %s",
-					printable.Count(len(found), "object"), printable.Few(found, mostNamed))+
+					printable.Count(len(found), "object"), printable.Few(found, maxNamed))+
 					claimsHint(remainder.Objects))
 		case remainder.Err != nil:
 			s.keepInstead(head, KeptUnclear, "cannot find out what would be deleted with it: "+remainder.Err.Error())

@@ -116,7 +116,7 @@ func (l *looker) checkListed(live *inventory.Inventory) error {
 		texts = append(texts, kind.String())
 	}
 	message := fmt.Sprintf("cannot find out which objects of %s belong to release %s",
-		printable.Few(texts, mostNamed), l.options.Release)
+		printable.Few(texts, maxNamed), l.options.Release)
 	if apierrors.IsForbidden(live.ListError(unlisted[0])) {
 		message += "; if you may not list them in all namespaces, name those of the release with --namespace"
 	}

@@ -37,7 +37,7 @@ const (
 	// reportInterval is the time from one read and record of the objects that still exist to the next.
 	reportInterval = 10 * time.Second
 	firstReport    = 3 * time.Second
-	mostDescribed  = 20 // objects at a time
+	maxDescribed   = 20 // objects at a time
 )
 
 // A remover deletes the objects of a release, stage by stage.
@@ -242,7 +242,7 @@ func (r *remover) reportWaits(ctx context.Context) error {
 
 // describe returns the states of objects that still exist, and what holds them.
 func (r *remover) describe(ctx context.Context, objects []objectmeta.LiveMetadata) []LeftObject {
-	objects = objects[:min(len(objects), mostDescribed)]
+	objects = objects[:min(len(objects), maxDescribed)]
 	described := make([]LeftObject, len(objects))
 	forEach(objects, func(i int, head objectmeta.LiveMetadata) {
 		described[i] = LeftObject{Object: head.ID}
@@ -285,8 +285,8 @@ func (r *remover) emit(event Event) {
 	}
 }
 
-// mostFailures bounds how many of the remaining objects an event names.
-const mostFailures = 5
+// maxFailures bounds how many of the remaining objects an event names.
+const maxFailures = 5
 
 // notifyBegun reports that the uninstall has begun. The record was written before.
 func (r *remover) notifyBegun(ctx context.Context) {
@@ -313,8 +313,8 @@ func (r *remover) notifyEnd(ctx context.Context) {
 			event.Failures = append(event.Failures,
 				record.ObjectFailure{ID: remaining.Object, Message: remaining.Message})
 		}
-		if event.More = max(len(event.Failures)-mostFailures, 0); event.More > 0 {
-			event.Failures = event.Failures[:mostFailures]
+		if event.More = max(len(event.Failures)-maxFailures, 0); event.More > 0 {
+			event.Failures = event.Failures[:maxFailures]
 		}
 	}
 	r.notifier.Notify(ctx, r.options.Notify, r.recordID, event)

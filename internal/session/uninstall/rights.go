@@ -16,8 +16,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// mostRights bounds how many missing rights a message names.
-const mostRights = 10
+// maxRights bounds how many missing rights a message names.
+const maxRights = 10
 
 // checkRights returns an error if rights to delete the objects or the record are missing.
 func (l *looker) checkRights(ctx context.Context, p *Plan) error {
@@ -37,8 +37,8 @@ func (l *looker) checkRights(ctx context.Context, p *Plan) error {
 		texts = append(texts, printable.Line(text))
 	}
 	slices.Sort(texts)
-	if more := len(texts) - mostRights; more > 0 {
-		texts = append(texts[:mostRights], fmt.Sprintf("and %d more", more))
+	if more := len(texts) - maxRights; more > 0 {
+		texts = append(texts[:maxRights], fmt.Sprintf("and %d more", more))
 	}
 	user := printable.Line(cmp.Or(cluster.UserOf(ctx, l.cluster).Username, "this account"))
 	return &reason.Error{Reason: ReasonDenied,

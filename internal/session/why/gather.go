@@ -27,11 +27,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// The pods of at most mostExplained blocking objects are diagnosed, and each diagnosis takes
+// The pods of at most maxExplained blocking objects are diagnosed, and each diagnosis takes
 // no longer than explainFor, since a user waits for the answer.
 const (
-	mostExplained = 5
-	explainFor    = 5 * time.Second
+	maxExplained = 5
+	explainFor   = 5 * time.Second
 )
 
 // A reader makes requests, and notes those that fail.
@@ -272,7 +272,7 @@ func (g *gatherer) explainBlockers(ctx context.Context) {
 		(step.Phase == apply.InRetry || step.Phase == apply.HasFailed) {
 		g.facts.Pending[step.ID] = g.explainCall(ctx, step)
 	}
-	left := mostExplained
+	left := maxExplained
 	for _, node := range g.facts.roots() {
 		for _, step := range g.facts.Run.Nodes[node].Steps {
 			if !step.IsTried() || step.Deletes || left == 0 || step.ID == g.facts.Object || step.Hook != "" {

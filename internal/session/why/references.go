@@ -19,8 +19,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// mostReferences bounds how many referenced objects are read.
-const mostReferences = 10
+// maxReferences bounds how many referenced objects are read.
+const maxReferences = 10
 
 // unmet returns the objects that a live object refers to and that do not exist, or are being deleted.
 func (g *gatherer) unmet(ctx context.Context, live *unstructured.Unstructured) (unmet []Need) {
@@ -30,7 +30,7 @@ func (g *gatherer) unmet(ctx context.Context, live *unstructured.Unstructured) (
 		id := reference.To
 		isOut := seen[id] || unread[id.GroupKind()] || reference.Consequence == references.Harmless ||
 			references.IsBuiltIn(id)
-		if isOut || len(seen) == mostReferences {
+		if isOut || len(seen) == maxReferences {
 			continue
 		}
 		seen[id] = true

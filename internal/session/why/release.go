@@ -137,8 +137,8 @@ func (f *ReleaseFacts) isReadySince(answers []*Answer) bool {
 	})
 }
 
-// mostMissing limits the missing objects that a message names.
-const mostMissing = 5
+// maxMissing limits the missing objects that a message names.
+const maxMissing = 5
 
 // MissingText names missing objects, or counts them if their names are not known.
 func MissingText(count int, objects []kinds.ID) string {
@@ -149,7 +149,7 @@ func MissingText(count int, objects []kinds.ID) string {
 	if len(names) == 0 {
 		return printable.Count(count, "object")
 	}
-	return printable.Few(names, mostMissing)
+	return printable.Few(names, maxMissing)
 }
 
 // summarize sums up the answers on single objects, and adds those that the run has not reached, and how many are

@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// mostRoots bounds how many nodes that hold up an object are explained.
-const mostRoots = 5
+// maxRoots bounds how many nodes that hold up an object are explained.
+const maxRoots = 5
 
 // roots returns the nodes that an object waits for in the end: those that run, or have failed.
 func (f *ObjectFacts) roots() []int {
@@ -141,10 +141,10 @@ func explainBlocked(f *ObjectFacts, a *Answer) {
 		a.After = f.names(node.After)
 		a.addMessage(nil, "its turn%s comes after %s", inNode(a.Node), f.path(node, roots))
 	}
-	for _, root := range roots[:min(mostRoots, len(roots))] {
+	for _, root := range roots[:min(maxRoots, len(roots))] {
 		f.explainRoot(f.Run.Nodes[root], a)
 	}
-	if more := len(roots) - mostRoots; more > 0 {
+	if more := len(roots) - maxRoots; more > 0 {
 		a.addMessage(nil, "%d more nodes are before it", more)
 	}
 }

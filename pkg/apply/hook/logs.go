@@ -17,7 +17,7 @@ import (
 // Limits of a followed log, of the log of a failed hook, and of the wait for the end of a followed log.
 const (
 	lastLines = 20
-	mostBytes = 1 << 20 // bytes of a line
+	maxBytes  = 1 << 20 // bytes of a line
 	lastWords = 2 * time.Second
 )
 
@@ -53,7 +53,7 @@ func (l *podLogs) follow(ctx context.Context, stage deploymenthook.Stage, pod *c
 		}
 		defer body.Close()
 		lines := bufio.NewScanner(body)
-		for lines.Buffer(nil, mostBytes); lines.Scan(); {
+		for lines.Buffer(nil, maxBytes); lines.Scan(); {
 			l.onLine(stage, printable.Line(lines.Text()))
 		}
 	}()

@@ -107,13 +107,13 @@ func (r reporter) patch(ctx context.Context, how types.PatchType, body map[strin
 		metav1.PatchOptions{FieldManager: deploymenthook.FieldManager}, subresources...)
 }
 
-// mostEvent is the longest message that an event may have.
-const mostEvent = 1024
+// maxEvent is the longest message that an event may have.
+const maxEvent = 1024
 
 // eventText returns the text of an event: a message, and as many of the last log lines as fit.
 func eventText(message string, log []string) string {
 	for i := range log {
-		if whole := strings.Join(append([]string{message}, log[i:]...), "\n"); len(whole) <= mostEvent {
+		if whole := strings.Join(append([]string{message}, log[i:]...), "\n"); len(whole) <= maxEvent {
 			return whole
 		}
 	}

@@ -18,8 +18,8 @@ func (r *runner) isDue() bool {
 	return !state.IsRolledOut(r.rollout.Template) || !r.rollout.Override.IsEmpty() && !r.isOverruled.Load()
 }
 
-// mostConflicts limits the retries of an action after conflicts with other writers of the Deployment.
-const mostConflicts = 10
+// maxConflicts limits the retries of an action after conflicts with other writers of the Deployment.
+const maxConflicts = 10
 
 // run does one action after the other, until the next step may follow or an action has to wait. Its error is a
 // *stoppedError if the rollout has to stop; any other error may be retried.
@@ -49,7 +49,7 @@ func (r *runner) run(ctx context.Context, stage deploymenthook.Stage,
 		default:
 			err = r.do(ctx, stage, facts, action)
 		}
-		if apierrors.IsConflict(err) && conflicts < mostConflicts { // the deployment controller writes at the same time
+		if apierrors.IsConflict(err) && conflicts < maxConflicts { // the deployment controller writes at the same time
 			conflicts++
 			continue
 		}

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// mostOfReason is the longest reason in bytes: an event has one, and a condition those of several machines.
-	mostOfReason = 900
+	// maxOfReason is the longest reason in bytes: an event has one, and a condition those of several machines.
+	maxOfReason = 900
 	// permissionPause is the interval at which the answer of the quorum guard is read, if no change is observed before.
 	permissionPause = 30 * time.Second
 )
@@ -97,7 +97,7 @@ func (u inPlaceUpdate) begin(ctx context.Context) error {
 func (u inPlaceUpdate) awaitPermission(ctx context.Context) error {
 	waits := fmt.Sprintf("Machine %s waits for the etcd quorum guard to permit its update in place", u.m.Name)
 	if reason := u.m.Annotations[annotation.UpdateHeld]; reason != "" {
-		waits += ": " + printable.Truncate(printable.Line(reason), mostOfReason)
+		waits += ": " + printable.Truncate(printable.Line(reason), maxOfReason)
 	}
 	u.s.step.Waits = []string{waits}
 	u.s.lookAgain(permissionPause)
@@ -155,7 +155,7 @@ func (u inPlaceUpdate) preview(ctx context.Context, object *contract.Object,
 
 // replace deletes a machine that can't be updated in place. Where there are extensions, the reason is recorded.
 func (u inPlaceUpdate) replace(ctx context.Context, reason string) error {
-	reason = printable.Truncate(reason, mostOfReason)
+	reason = printable.Truncate(reason, maxOfReason)
 	var extensions runtimev1.ExtensionConfigList
 	if err := u.r.hooks.Registry.Configs.List(ctx, &extensions); err != nil {
 		return err

@@ -22,9 +22,9 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// mostWrites is the most writes that a controller sends until it is killed: more than it takes to finish the creation
+// maxWrites is the most writes that a controller sends until it is killed: more than it takes to finish the creation
 // of one machine and to create another one.
-const mostWrites = 8
+const maxWrites = 8
 
 // TestKilledBetweenWrites kills the controller repeatedly, each time after another number of writes, until the rollout
 // is complete: all machines exist then, no other objects remain, and at most one machine was missing at a time.
@@ -88,7 +88,7 @@ func (f *fixture) liveAndDie(version string, hasToGo func(*clusterv1.Machine) bo
 		return len(machines) == 3 && !isRemediating
 	}
 	for life := 0; ; life++ {
-		cut := sandboxtest.NewCut(1 + (life+1)%(mostWrites+1))
+		cut := sandboxtest.NewCut(1 + (life+1)%(maxWrites+1))
 		stop := f.runPlane(sandboxtest.Before(stage.Sandbox(f).Config, cut.Check))
 		f.Eventually("the controller is killed, or done", func() bool { return cut.Missed() != "" || isDone() })
 		stop()

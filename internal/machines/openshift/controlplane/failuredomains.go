@@ -175,8 +175,8 @@ func changesOf(value, wanted map[string]any) []string {
 	return changes
 }
 
-// mostOfValue limits the bytes shown of the value of a field.
-const mostOfValue = 60
+// maxOfValue limits the bytes shown of the value of a field.
+const maxOfValue = 60
 
 // valueText returns a value of a field as JSON, in a few words.
 func valueText(value any) string {
@@ -187,7 +187,7 @@ func valueText(value any) string {
 	if err != nil {
 		return fmt.Sprint(value)
 	}
-	return printable.Truncate(string(text), mostOfValue)
+	return printable.Truncate(string(text), maxOfValue)
 }
 
 // describe returns the fields of the failure domain of a number.
