@@ -212,7 +212,7 @@ settings "delay" and "fail" define how long an update takes, and with which mess
 				return err
 			}
 			e := &extension{nodes: client.CoreV1().Nodes(), now: time.Now}
-			server := &extensionserver.ExtensionServer{
+			server := &extensionserver.Server{
 				CanUpdateMachineSet: canUpdateMachineSet, CanUpdateMachine: canUpdateMachine,
 				UpdateMachine: e.updateMachine,
 			}

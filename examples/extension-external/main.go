@@ -42,7 +42,7 @@ func main() {
 	s := &script{}
 	flag.StringVar(&s.path, "script", "./update.sh", "the program that is called")
 	flag.Parse()
-	server := &extensionserver.ExtensionServer{
+	server := &extensionserver.Server{
 		CanUpdateMachineSet: s.canUpdateMachineSet, CanUpdateMachine: s.canUpdateMachine,
 		UpdateMachine: s.updateMachine, TimeoutSeconds: 30,
 	}

@@ -70,8 +70,8 @@ func run(ctx context.Context, config *rest.Config, machines client.Object, names
 }
 
 // storage is the hook that waits until no volume is attached to the node of a machine.
-func storage(machines client.Object, cluster client.Reader) machinehook.MachineHook {
-	return machinehook.MachineHook{
+func storage(machines client.Object, cluster client.Reader) machinehook.Hook {
+	return machinehook.Hook{
 		Name: "WaitForStorageDetach", Owner: "hook-storage", Stage: machinehook.BeforeTerminate, Machine: machines,
 		Act: func(ctx context.Context, m machinehook.HeldMachine) (machinehook.HookAnswer, error) {
 			var attachments storagev1.VolumeAttachmentList

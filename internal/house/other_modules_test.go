@@ -23,8 +23,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/machinehook"
 )
 
-func hook(stage machinehook.HookStage) machinehook.MachineHook {
-	return machinehook.MachineHook{
+func hook(stage machinehook.HookStage) machinehook.Hook {
+	return machinehook.Hook{
 		Name: "WaitForVolumes", Owner: "outside", Stage: stage, Machine: &machinev1beta1.Machine{},
 		Act: func(context.Context, machinehook.HeldMachine) (machinehook.HookAnswer, error) {
 			return machinehook.HookAnswer{IsDone: true}, nil
@@ -35,11 +35,11 @@ func hook(stage machinehook.HookStage) machinehook.MachineHook {
 func main() {
 	var serving extensionserver.ServingFlags
 	serving.AddFlags(flag.CommandLine)
-	server := &extensionserver.ExtensionServer{
+	server := &extensionserver.Server{
 		UpdateMachine: func(context.Context, *hooksv1.UpdateMachineRequest, *hooksv1.UpdateMachineResponse) error { return nil },
 	}
 	_ = server.Serve(context.Background(), serving)
-	_ = []machinehook.MachineHook{hook(machinehook.BeforeDrain), hook(machinehook.BeforeTerminate)}
+	_ = []machinehook.Hook{hook(machinehook.BeforeDrain), hook(machinehook.BeforeTerminate)}
 }
 `
 

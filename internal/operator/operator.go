@@ -4,7 +4,7 @@
 // The operator holds the lock of the release, which makes one of several replicas the leader. Two types do the work.
 // The reconciler (reconciler.go) computes the target of the ClusterVersion (target.go), sets it as the input of the
 // state machine, and writes the status, which package clusterversion computes. The state machine (statemachine.go)
-// accepts the target (rollout.go), applies it, and keeps it in place (rollout_apply.go). Releases are read, and images
+// accepts the target (candidate.go), applies it, and keeps it in place (current.go). Releases are read, and images
 // cached on disk, in releases.go; updates.go queries the update service. Start with Run.
 package operator
 

@@ -67,7 +67,7 @@ type stateMachine struct {
 	risks      []precondition.Finding // risks that block a minor update
 	judged     []precondition.Finding // the risks when the gate ran last
 	acceptance clusterversion.Acceptance
-	current    *rollout // nil until a release is accepted
+	current    *currentRelease // nil until a release is accepted
 	fullPass   time.Time
 	// cancelAttempt ends the attempt to accept a target.
 	cancelAttempt context.CancelFunc
@@ -185,7 +185,7 @@ func (m *stateMachine) requested() *target {
 }
 
 // currentRelease returns the current release, or nil.
-func (m *stateMachine) currentRelease() *rollout {
+func (m *stateMachine) currentRelease() *currentRelease {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.current
@@ -324,7 +324,7 @@ func (m *stateMachine) accept(ctx context.Context, t, requested *target, isRetry
 	}
 	next.acceptance.Phase, next.acceptance.Release = clusterversion.Accepted, describe(t, next.payload)
 	next.acceptance.Unverified, next.acceptance.AcceptedRisk = next.signed.unverified, next.signed.risk
-	r := &rollout{machine: m, release: next.targetRelease, state: pending, backoff: retryApply}
+	r := &currentRelease{machine: m, release: next.targetRelease, state: pending, backoff: retryApply}
 	ctx, r.stop = context.WithCancelCause(ctx)
 	m.update(func() { m.current = r })
 	next.publish(ctx)

@@ -361,17 +361,17 @@ func (r *Record) ForgetJob(id kinds.ID) {
 // Durations are the durations of the last completed run of a mode, in seconds, as an estimate for the next run.
 type Durations struct {
 	All   float64            `json:"all"`
-	Nodes map[string]float64 `json:"nodes,omitempty"` // the nodes that took at least aWhile, by "level NN, component"
+	Nodes map[string]float64 `json:"nodes,omitempty"` // nodes of at least minRecordedDuration, by "level NN, component"
 }
 
-// aWhile is the minimum duration of a node to be recorded.
-const aWhile = 100 * time.Millisecond
+// minRecordedDuration is the minimum duration of a node to be recorded.
+const minRecordedDuration = 100 * time.Millisecond
 
 // Remember records the durations of a run of a mode, and of its nodes.
 func (r *Record) Remember(mode string, all time.Duration, nodes map[string]time.Duration) {
 	d := Durations{All: seconds(all), Nodes: map[string]float64{}}
 	for name, took := range nodes {
-		if took >= aWhile {
+		if took >= minRecordedDuration {
 			d.Nodes[name] = seconds(took)
 		}
 	}

@@ -4,7 +4,7 @@
 //
 // The client is package runtimehook; the two share no code but Cluster API's types.
 //
-// Start with ExtensionServer.
+// Start with Server.
 package extensionserver
 
 import (
@@ -27,9 +27,9 @@ import (
 // maxOfRequest bounds the size of a request: far more than the objects that the API server accepts.
 const maxOfRequest = 20 << 20
 
-// An ExtensionServer serves hooks by calling the functions of an extension. The status of the response is Success, or
+// A Server serves hooks by calling the functions of an extension. The status of the response is Success, or
 // Failure with the message of the returned error.
-type ExtensionServer struct {
+type Server struct {
 	CanUpdateMachineSet func(context.Context, *hooksv1.CanUpdateMachineSetRequest,
 		*hooksv1.CanUpdateMachineSetResponse) error
 	CanUpdateMachine func(context.Context, *hooksv1.CanUpdateMachineRequest, *hooksv1.CanUpdateMachineResponse) error
@@ -52,7 +52,7 @@ var handlers = []struct{ hook, name string }{
 }
 
 // ServeHTTP implements http.Handler.
-func (s *ExtensionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, path, _ := strings.Cut(r.URL.Path, "/"+hooksv1.GroupVersion.String()+"/")
 	hook, _, _ := strings.Cut(path, "/")
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOfRequest))
@@ -75,7 +75,7 @@ func (s *ExtensionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // discover returns the hooks that are served.
-func (s *ExtensionServer) discover(_ *hooksv1.DiscoveryRequest, response *hooksv1.DiscoveryResponse) error {
+func (s *Server) discover(_ *hooksv1.DiscoveryRequest, response *hooksv1.DiscoveryResponse) error {
 	seconds := s.TimeoutSeconds
 	if seconds == 0 {
 		seconds = hooksv1.DefaultHandlersTimeoutSeconds
@@ -132,7 +132,7 @@ const slowest = time.Minute
 
 // Serve serves hooks until ctx ends. The certificate is read for each connection, so that a renewed one is used at
 // once.
-func (s *ExtensionServer) Serve(ctx context.Context, f ServingFlags) error {
+func (s *Server) Serve(ctx context.Context, f ServingFlags) error {
 	certificate := func() (*tls.Certificate, error) {
 		found, err := tls.LoadX509KeyPair(f.certFile, f.keyFile)
 		return &found, err

@@ -137,7 +137,7 @@ func TestServerAddsNoClusterAPIHookDuringDeletion(t *testing.T) {
 }
 
 // clusterAPIHook returns a hook of Machines of Cluster API that asks the script.
-func (s *script) clusterAPIHook(name string, stage deletion.Stage) machinehook.MachineHook {
+func (s *script) clusterAPIHook(name string, stage deletion.Stage) machinehook.Hook {
 	h := s.hook(name, stage)
 	h.Machine = &clusterv1.Machine{}
 	return h

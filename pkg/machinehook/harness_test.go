@@ -55,12 +55,12 @@ func newFixture(t *testing.T) *fixture {
 }
 
 // serve runs the controller of a hook like a separate process.
-func (f *fixture) serve(h machinehook.MachineHook) (stop func()) {
+func (f *fixture) serve(h machinehook.Hook) (stop func()) {
 	f.Helper()
 	return f.serveBy(shared.Sandbox(f).Config, h)
 }
 
-func (f *fixture) serveBy(config *rest.Config, h machinehook.MachineHook) (stop func()) {
+func (f *fixture) serveBy(config *rest.Config, h machinehook.Hook) (stop func()) {
 	f.Helper()
 	return f.ManageWith(config, func(mgr ctrl.Manager) error { return h.SetupWithManager(mgr) })
 }
@@ -100,7 +100,7 @@ func (f *fixture) await(m *machinev1beta1.Machine,
 }
 
 // awaitHook waits until a machine has a hook, or has it no more.
-func (f *fixture) awaitHook(m *machinev1beta1.Machine, h machinehook.MachineHook, exists bool) *machinev1beta1.Machine {
+func (f *fixture) awaitHook(m *machinev1beta1.Machine, h machinehook.Hook, exists bool) *machinev1beta1.Machine {
 	f.Helper()
 	return f.await(m, func(m *machinev1beta1.Machine) bool {
 		return slices.Contains(hooksOf(m), described(h)) == exists
@@ -119,7 +119,7 @@ func hooksOf(m *machinev1beta1.Machine) []string {
 	return list
 }
 
-func described(h machinehook.MachineHook) string {
+func described(h machinehook.Hook) string {
 	return fmt.Sprintf("%s %s %s", h.Stage, h.Name, h.Owner)
 }
 
@@ -166,8 +166,8 @@ func (s *script) acted() []machinehook.HeldMachine {
 }
 
 // hook returns a hook that asks the script.
-func (s *script) hook(name string, stage deletion.Stage) machinehook.MachineHook {
-	return machinehook.MachineHook{
+func (s *script) hook(name string, stage deletion.Stage) machinehook.Hook {
+	return machinehook.Hook{
 		Name: name, Owner: name + "-operator", Stage: stage, Machine: &machinev1beta1.Machine{},
 		Selector: labels.SelectorFromSet(labels.Set{"role": "web"}), Act: s.act,
 	}

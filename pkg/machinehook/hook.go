@@ -6,7 +6,7 @@
 // It has no state of its own: a controller killed at any moment continues from the state in the API server. So
 // a hook may act twice, and has to be idempotent. The package does not order hooks, and gives up none.
 //
-// docs/hooks-machines.md explains when to have a hook, and what to avoid. Start with MachineHook.
+// docs/hooks-machines.md explains when to have a hook, and what to avoid. Start with Hook.
 package machinehook
 
 import (
@@ -36,8 +36,8 @@ const (
 	BeforeTerminate = deletion.BeforeTerminate
 )
 
-// A MachineHook is a lifecycle hook and the controller behind it. All fields except Selector are required.
-type MachineHook struct {
+// A Hook is a lifecycle hook and the controller behind it. All fields except Selector are required.
+type Hook struct {
 	Name  string    // one to three words for the purpose of the hook, as in MigrateApp
 	Owner string    // the controller that removes it, as in app-operator
 	Stage HookStage // BeforeDrain or BeforeTerminate
@@ -79,7 +79,7 @@ const retrySoon, retrySeldom = time.Second, time.Minute
 const concurrency = 10
 
 // SetupWithManager adds the controller to a manager, whose scheme has to know the kind of machine.
-func (h MachineHook) SetupWithManager(mgr ctrl.Manager) error {
+func (h Hook) SetupWithManager(mgr ctrl.Manager) error {
 	if err := h.validate(); err != nil {
 		return fmt.Errorf("hook %q: %w", h.Name, err)
 	}
@@ -103,7 +103,7 @@ func (h MachineHook) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // validate returns the errors of all fields that one of the APIs would not accept.
-func (h MachineHook) validate() error {
+func (h Hook) validate() error {
 	var wrong []error
 	if len(h.Name) < 3 || strings.Contains(h.Name, "/") || len(validation.IsQualifiedName(h.Name)) > 0 {
 		wrong = append(wrong,

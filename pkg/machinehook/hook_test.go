@@ -283,15 +283,15 @@ func TestServerMessageWithATimeCausesNoCall(t *testing.T) {
 // A hook that could not be added to machines is refused, with all its problems.
 func TestInvalidHook(t *testing.T) {
 	for name, c := range map[string]struct {
-		hook machinehook.MachineHook
+		hook machinehook.Hook
 		want []string
 	}{
 		"all": {
-			machinehook.MachineHook{Name: "shop.example/x", Owner: "me"},
+			machinehook.Hook{Name: "shop.example/x", Owner: "me"},
 			[]string{"Name must have", `Owner "me" must have`, `Stage is ""`, "Act is nil"},
 		},
 		"machine": {
-			func() machinehook.MachineHook {
+			func() machinehook.Hook {
 				h := newScript().hook("ShipLogs", deletion.Draining)
 				h.Machine = &corev1.Node{}
 				return h

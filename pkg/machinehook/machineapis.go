@@ -28,9 +28,9 @@ type machineAPI struct {
 	view     func(client.Object) HeldMachine
 	progress func(client.Object, HookStage) stageProgress
 	// owner returns the owner of a hook, and whether the machine has the hook.
-	owner func(client.Object, MachineHook) (string, bool)
+	owner func(client.Object, Hook) (string, bool)
 	// set adds the hook to the machine, or removes it.
-	set func(m client.Object, h MachineHook, exists bool)
+	set func(m client.Object, h Hook, exists bool)
 }
 
 // machineAPIOf returns the API of a Machine.
@@ -74,7 +74,7 @@ func progressOpenShift(o client.Object, stage HookStage) stageProgress {
 	return stageAhead
 }
 
-func ownerOpenShift(o client.Object, h MachineHook) (string, bool) {
+func ownerOpenShift(o client.Object, h Hook) (string, bool) {
 	list := *listOpenShift(o, h.Stage)
 	if i := indexOpenShift(list, h.Name); i >= 0 {
 		return list[i].Owner, true
@@ -82,7 +82,7 @@ func ownerOpenShift(o client.Object, h MachineHook) (string, bool) {
 	return "", false
 }
 
-func setOpenShift(o client.Object, h MachineHook, exists bool) {
+func setOpenShift(o client.Object, h Hook, exists bool) {
 	list := listOpenShift(o, h.Stage)
 	*list = slices.DeleteFunc(*list, func(hook machinev1beta1.LifecycleHook) bool {
 		return hook.Name == h.Name && !exists
@@ -130,12 +130,12 @@ func progressClusterAPI(o client.Object, stage HookStage) stageProgress {
 	return stageAhead
 }
 
-func ownerClusterAPI(o client.Object, h MachineHook) (string, bool) {
+func ownerClusterAPI(o client.Object, h Hook) (string, bool) {
 	owner, ok := o.GetAnnotations()[keyClusterAPI(h)]
 	return owner, ok
 }
 
-func setClusterAPI(o client.Object, h MachineHook, exists bool) {
+func setClusterAPI(o client.Object, h Hook, exists bool) {
 	if exists {
 		annotate(o, keyClusterAPI(h), h.Owner)
 		return
@@ -143,7 +143,7 @@ func setClusterAPI(o client.Object, h MachineHook, exists bool) {
 	annotate(o, keyClusterAPI(h), "")
 }
 
-func keyClusterAPI(h MachineHook) string {
+func keyClusterAPI(h Hook) string {
 	if h.Stage == BeforeDrain {
 		return clusterv1.PreDrainDeleteHookAnnotationPrefix + "/" + h.Name
 	}

@@ -39,7 +39,7 @@ const conflictPause = 100 * time.Millisecond
 
 // A hookReconciler is the controller of one hook on the machines of one API.
 type hookReconciler struct {
-	hook      MachineHook
+	hook      Hook
 	api       machineAPI
 	client    client.Client
 	server    client.Reader // reads past the cache

@@ -58,7 +58,7 @@ func TestDocumentedEvents(t *testing.T) {
 		same(t, "fields of "+name, fields,
 			quoted(strings.ReplaceAll(between(lists, "| `"+name+"` |", "\n"), "`runlevel deletes -o json`", "")))
 	}
-	same(t, "fields of the summary", fieldsOf(ApplySummary{}),
+	same(t, "fields of the summary", fieldsOf(Summary{}),
 		slices.Concat(quoted(between(page, "| `summary` |", "\n")), names, []string{"time", "type"}))
 
 	same(t, "actions", constants(t, "../../../pkg/apply/object", "Action"),

@@ -208,8 +208,8 @@ func (r *reporter) line(out io.Writer, event apply.Event) {
 	fmt.Fprintln(out, text)
 }
 
-// An ApplySummary is the last event of the stream, and the content of the summary in text.
-type ApplySummary struct {
+// A Summary is the last event of the stream, and the content of the summary in text.
+type Summary struct {
 	Time      time.Time              `json:"time"`
 	Type      string                 `json:"type"` // "summary"
 	Release   string                 `json:"release"`

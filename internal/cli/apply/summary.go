@@ -19,8 +19,8 @@ import (
 )
 
 // summarize returns the summary of an outcome.
-func summarize(o *session.Outcome, now time.Time) ApplySummary {
-	s := ApplySummary{
+func summarize(o *session.Outcome, now time.Time) Summary {
+	s := Summary{
 		Time: now.UTC(), Type: "summary", Release: o.Release, Version: o.Version, Previous: o.Previous,
 		Mode: string(o.Mode),
 		Done: o.Err == nil, Deletes: state.PendingDeletes(o.Deletes, now), Gate: o.Findings, Notes: o.Notes,
@@ -53,7 +53,7 @@ func summarize(o *session.Outcome, now time.Time) ApplySummary {
 }
 
 // count counts an object, or a hook of an object.
-func (s *ApplySummary) count(change object.Change) {
+func (s *Summary) count(change object.Change) {
 	if change.Hook == "" {
 		s.Counts[change.Action]++
 		return
@@ -65,7 +65,7 @@ func (s *ApplySummary) count(change object.Change) {
 }
 
 // addLosses adds the managers that have lost fields of an object to the release.
-func (s *ApplySummary) addLosses(change object.Change) {
+func (s *Summary) addLosses(change object.Change) {
 	id, file := change.ID, change.Path
 	if len(change.Adopted) > 0 {
 		s.Adopted = append(s.Adopted, adoption{id, file, change.Adopted})
@@ -94,7 +94,7 @@ var countedHooks = []struct {
 const maxListed = 20
 
 // print prints the summary as text.
-func (s ApplySummary) print(out io.Writer, now time.Time) {
+func (s Summary) print(out io.Writer, now time.Time) {
 	took := time.Duration(s.Seconds * float64(time.Second)).Round(10 * time.Millisecond)
 	fmt.Fprintf(out, "%s %s: %s\n", s.title(), s.verdict(took), s.counts())
 	section(out, "not ready", s.Waits, func(wait apply.Wait) sectionLine {
@@ -152,7 +152,7 @@ func (s ApplySummary) print(out io.Writer, now time.Time) {
 }
 
 // counts returns the number of objects and of hooks for each action.
-func (s ApplySummary) counts() string {
+func (s Summary) counts() string {
 	var counts []string
 	for _, action := range countedActions {
 		if n := s.Counts[action]; n > 0 {
@@ -168,7 +168,7 @@ func (s ApplySummary) counts() string {
 }
 
 // printStoppedHooks prints the lifecycle hooks that have stopped a rollout, and the flags that skip them.
-func (s ApplySummary) printStoppedHooks(out io.Writer) {
+func (s Summary) printStoppedHooks(out io.Writer) {
 	stopped := slices.DeleteFunc(slices.Clone(s.Failures), func(item failure) bool {
 		return item.Hook == "" || s.DryRun
 	})
@@ -182,7 +182,7 @@ func (s ApplySummary) printStoppedHooks(out io.Writer) {
 }
 
 // verdict returns the result as text.
-func (s ApplySummary) verdict(took time.Duration) string {
+func (s Summary) verdict(took time.Duration) string {
 	switch {
 	case s.DryRun && s.Done:
 		return "would be applied"
@@ -196,14 +196,14 @@ func (s ApplySummary) verdict(took time.Duration) string {
 }
 
 // tense returns the first text for an apply, and the second for a dry run.
-func (s ApplySummary) tense(done, dry string) string {
+func (s Summary) tense(done, dry string) string {
 	if s.DryRun {
 		return dry
 	}
 	return done
 }
 
-func (s ApplySummary) title() string {
+func (s Summary) title() string {
 	if s.Version == "" {
 		return "release " + s.Release
 	}

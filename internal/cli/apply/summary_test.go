@@ -22,7 +22,7 @@ import (
 func TestRecreatedObjectDoesNotBlock(t *testing.T) {
 	object := func(name string) kinds.ID { return kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: name} }
 	var out strings.Builder
-	ApplySummary{Deletes: []state.PendingDelete{
+	Summary{Deletes: []state.PendingDelete{
 		{Object: object("held"), State: tombstone.Terminating, Message: "terminating for 5s"},
 		{Object: object("back"), State: tombstone.Reappeared, Message: "recreated by painter"},
 	}}.print(&out, time.Now())
@@ -42,7 +42,7 @@ func TestApplyEscapesTextsOfTheCluster(t *testing.T) {
 	const hostile = "1.0\x1b[31m\u202e\u2066\nfaked line"
 	id := kinds.ID{Kind: hostile, Name: hostile}
 	var out bytes.Buffer
-	ApplySummary{
+	Summary{
 		Version: hostile, Notes: []string{hostile},
 		Waits:   []apply.Wait{{ID: id, For: hostile, Why: []string{hostile}}},
 		NotDone: []undoneStep{{Object: id, File: hostile, Why: hostile}},

@@ -88,7 +88,7 @@ func (f baselineFlags) save(result *lint.Result, out io.Writer) error {
 	}); err != nil {
 		return fmt.Errorf("--write-baseline: %w", err)
 	}
-	report := newLintReport(result, lintPaths{}, nil)
+	report := newReport(result, lintPaths{}, nil)
 	_, err := fmt.Fprintf(out, "%s accepts %s:\n%s", f.file, printable.Count(len(result.Findings), "finding"),
 		report.summary())
 	return err

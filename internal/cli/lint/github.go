@@ -18,7 +18,7 @@ const asGitHub core.Output = "github"
 
 // github writes a workflow command for each finding, or for each cause of many, the most severe first, as GitHub shows
 // no more than ten of a kind in a step; and then the summary. A release in an image has no files to show findings in.
-func (r LintReport) github(out io.Writer, all, inFolder bool) error {
+func (r Report) github(out io.Writer, all, inFolder bool) error {
 	var text strings.Builder
 	worst := slices.SortedStableFunc(slices.Values(r.Findings), func(a, b lint.Finding) int {
 		order := []lint.Severity{lint.Error, lint.Warning, lint.Info}

@@ -12,7 +12,7 @@ import (
 // junit returns the report as results of tests, one for each enabled rule.
 // A rule fails if one of its findings fails; its other findings are its output. There are no times in it: the same
 // findings make the same report.
-func (r LintReport) junit(fails func(lint.Finding) bool) *junit.Suite {
+func (r Report) junit(fails func(lint.Finding) bool) *junit.Suite {
 	failures, others := map[string][]lint.Finding{}, map[string][]lint.Finding{}
 	for _, f := range r.Findings {
 		if fails(f) {

@@ -168,14 +168,14 @@ func (f *lintFlags) run(ctx context.Context, ref string, streams core.Streams) e
 	if f.baseline.write {
 		return f.baseline.save(result, streams.Out)
 	}
-	if err := f.print(newLintReport(result, paths, rehearsal), paths.source != "", streams.Out); err != nil {
+	if err := f.print(newReport(result, paths, rehearsal), paths.source != "", streams.Out); err != nil {
 		return err
 	}
 	return core.FailIf(slices.ContainsFunc(result.Findings, f.fails))
 }
 
 // print writes a report in the format of the flag.
-func (f *lintFlags) print(report LintReport, inFolder bool, out io.Writer) error {
+func (f *lintFlags) print(report Report, inFolder bool, out io.Writer) error {
 	switch f.format {
 	case asSARIF:
 		return core.JSON.Print(out, report.sarif(), nil)

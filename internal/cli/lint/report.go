@@ -11,8 +11,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A LintReport is a result to print.
-type LintReport struct {
+// A Report is a result to print.
+type Report struct {
 	lint.Result
 	Counts    map[lint.Severity]int `json:"counts"`
 	Rehearsal *RehearsalInfo        `json:"rehearsal,omitempty"`
@@ -35,9 +35,9 @@ func (p lintPaths) pathOf(file string, origin lint.Origin) string {
 	return filepath.ToSlash(filepath.Join(folder, file))
 }
 
-// newLintReport returns the report of a result, with paths on disk.
-func newLintReport(result *lint.Result, paths lintPaths, rehearsal *RehearsalInfo) LintReport {
-	report := LintReport{
+// newReport returns the report of a result, with paths on disk.
+func newReport(result *lint.Result, paths lintPaths, rehearsal *RehearsalInfo) Report {
+	report := Report{
 		Result:    result.WithPaths(paths.pathOf),
 		Rehearsal: rehearsal,
 		Counts:    map[lint.Severity]int{lint.Error: 0, lint.Warning: 0, lint.Info: 0},
@@ -82,7 +82,7 @@ func listPlaces(findings []lint.Finding) string {
 
 // text writes a line for each finding, and the summary. Unless all is set, it writes one line for many
 // findings with the same cause.
-func (r LintReport) text(out io.Writer, all, showSuppressed bool) error {
+func (r Report) text(out io.Writer, all, showSuppressed bool) error {
 	var text strings.Builder
 	line := func(f lint.Finding) {
 		text.WriteString(f.String())
@@ -108,7 +108,7 @@ func (r LintReport) text(out io.Writer, all, showSuppressed bool) error {
 }
 
 // summary returns the number of findings, the rules that were skipped, and the kinds that nothing has checked.
-func (r LintReport) summary() string {
+func (r Report) summary() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s, %s, %s", printable.Count(r.Counts[lint.Error], "error"),
 		printable.Count(r.Counts[lint.Warning], "warning"), printable.Count(r.Counts[lint.Info], "note"))

@@ -12,7 +12,7 @@ import (
 
 // sarif returns the report in SARIF 2.1.0, with all rules, so that a code host can explain
 // them. Ignored findings are suppressed results.
-func (r LintReport) sarif() *sarif.Report {
+func (r Report) sarif() *sarif.Report {
 	driver := sarif.NewToolComponent().WithName("runlevel").WithVersion(core.ReadVersion().Version)
 	places := map[string]int{}
 	for i, rule := range lint.Rules() {

@@ -91,7 +91,7 @@ func (f *listFlags) run(ctx context.Context, streams core.Streams) error {
 		}
 		lines := core.Align(f.rows(releases, reader.Cluster.Now()))
 		for _, release := range releases {
-			if release.State == state.IsLost {
+			if release.State == state.ReleaseLost {
 				lines = append(lines, printable.Line(release.Release+": "+release.Problems[0]))
 			}
 		}
@@ -112,7 +112,7 @@ func (f *listFlags) rows(releases []state.ListedRelease, now time.Time) []string
 	rows := []string{header}
 	for _, release := range releases {
 		word, age := string(release.State), ""
-		if release.State == state.IsApplying && release.Percent != nil {
+		if release.State == state.ReleaseApplying && release.Percent != nil {
 			word += " " + strconv.Itoa(*release.Percent) + "%"
 		}
 		if release.Since != nil {

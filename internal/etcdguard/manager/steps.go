@@ -64,7 +64,7 @@ func setUp(m ctrl.Manager, isLeader func() bool, o Options) (*guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	hooks := machinehook.MachineHook{
+	hooks := machinehook.Hook{
 		Name: HookName, Owner: HookOwner, Stage: g.api.stage, Machine: g.api.machine, Selector: g.selector, Act: g.hold,
 	}
 	if err := hooks.SetupWithManager(m); err != nil {

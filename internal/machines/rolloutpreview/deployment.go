@@ -17,8 +17,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/typedread"
 )
 
-// A RolloutPreview is the preview of a MachineDeployment.
-type RolloutPreview struct {
+// A DeploymentPreview is the preview of a MachineDeployment.
+type DeploymentPreview struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Unanswered is the problem because of which the extensions have not decided whether machines can be updated in
@@ -41,12 +41,12 @@ type SetDecision struct {
 }
 
 // previewDeployment returns how the wanted MachineDeployment changes the existing machines.
-func previewDeployment(ctx context.Context, c *cluster.Cluster, q Query) (*RolloutPreview, error) {
+func previewDeployment(ctx context.Context, c *cluster.Cluster, q Query) (*DeploymentPreview, error) {
 	f, err := gather(ctx, c, q)
 	if err != nil {
 		return nil, err
 	}
-	p := &RolloutPreview{Namespace: q.Namespace, Name: q.Name, Sets: []SetDecision{}, Rollout: newRollout()}
+	p := &DeploymentPreview{Namespace: q.Namespace, Name: q.Name, Sets: []SetDecision{}, Rollout: newRollout()}
 	p.decide(ctx, c, f, q.Extension)
 	if p.Unanswered == "" {
 		simulate(f, p)
@@ -55,10 +55,10 @@ func previewDeployment(ctx context.Context, c *cluster.Cluster, q Query) (*Rollo
 }
 
 // IsComplete implements Preview.
-func (p *RolloutPreview) IsComplete() bool { return p.Unanswered == "" && !p.IsStuck }
+func (p *DeploymentPreview) IsComplete() bool { return p.Unanswered == "" && !p.IsStuck }
 
 // Lines implements Preview.
-func (p *RolloutPreview) Lines() []string {
+func (p *DeploymentPreview) Lines() []string {
 	lines := []string{fmt.Sprintf("MachineDeployment %s/%s", p.Namespace, p.Name)}
 	for _, d := range p.Sets {
 		lines = append(lines, d.lines(p.Unanswered != "")...)

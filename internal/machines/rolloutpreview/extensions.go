@@ -49,7 +49,7 @@ func (r extensionReader) Get(ctx context.Context, key client.ObjectKey, object c
 
 // decide decides for each outdated set whether its machines are updated in place. If an extension does not answer,
 // nothing is decided, as in a rollout; Unanswered has the reason.
-func (p *RolloutPreview) decide(ctx context.Context, c *cluster.Cluster, f *facts, q ExtensionQuery) {
+func (p *DeploymentPreview) decide(ctx context.Context, c *cluster.Cluster, f *facts, q ExtensionQuery) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	hooks, err := hooksOf(ctx, c, q)

@@ -62,7 +62,7 @@ type ExtensionQuery struct {
 	CA  []byte
 }
 
-// A Preview is the result: a RolloutPreview, or a ControlPlanePreview.
+// A Preview is the result: a DeploymentPreview, or a ControlPlanePreview.
 type Preview interface {
 	// Lines returns the preview as text.
 	Lines() []string

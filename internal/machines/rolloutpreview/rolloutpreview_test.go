@@ -103,13 +103,13 @@ var deploymentQuery = rolloutpreview.Query{Kind: rolloutpreview.DeploymentKind, 
 
 // previewDeployment makes the preview of a wanted deployment.
 func (s *scene) previewDeployment(extension rolloutpreview.ExtensionQuery,
-	wanted string) *rolloutpreview.RolloutPreview {
+	wanted string) *rolloutpreview.DeploymentPreview {
 	s.Helper()
 	q := deploymentQuery
 	q.Extension = extension
 	p, err := s.makePreview(q, wanted)
 	s.Must(err)
-	return p.(*rolloutpreview.RolloutPreview)
+	return p.(*rolloutpreview.DeploymentPreview)
 }
 
 // TestDeploymentPreviews compares the previews of rollouts: in place, with a change that the extension does not cover,

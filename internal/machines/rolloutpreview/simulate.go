@@ -31,7 +31,7 @@ type simulatedSet struct {
 // A rolloutSimulation simulates a rollout, round by round.
 type rolloutSimulation struct {
 	facts   *facts
-	preview *RolloutPreview
+	preview *DeploymentPreview
 	spec    rolloutplan.RolloutSpec
 	sets    []*simulatedSet // the new one last
 	created int             // number of created machines
@@ -40,7 +40,7 @@ type rolloutSimulation struct {
 }
 
 // simulate adds the steps of a rollout to a preview. The simulation ends when a round changes nothing.
-func simulate(f *facts, p *RolloutPreview) {
+func simulate(f *facts, p *DeploymentPreview) {
 	w := &rolloutSimulation{facts: f, preview: p, spec: rolloutplan.SpecOf(&f.deployment.Spec)}
 	machines := 0
 	for _, set := range f.old {

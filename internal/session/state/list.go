@@ -38,15 +38,15 @@ type ReleaseState string
 
 // The states of releases.
 const (
-	IsComplete   ReleaseState = "Complete"
-	IsApplying   ReleaseState = "Applying"   // a process applies it
-	IsIncomplete ReleaseState = "Incomplete" // its newest version was not completed, and no process applies it
+	ReleaseComplete   ReleaseState = "Complete"
+	ReleaseApplying   ReleaseState = "Applying"   // a process applies it
+	ReleaseIncomplete ReleaseState = "Incomplete" // its newest version was not completed, and no process applies it
 	// it was completed, and its only problems are tests that have failed
-	HasFailedTests ReleaseState = "FailedTests"
-	IsDegraded     ReleaseState = "Degraded"     // it was completed, and has problems
-	IsLost         ReleaseState = "Lost"         // it has objects on the cluster, and no record
-	IsUninstalling ReleaseState = "Uninstalling" // an uninstall has begun: some of its objects were deleted
-	IsUnknown      ReleaseState = "Unknown"      // it was completed, and something could not be read
+	ReleaseFailedTests  ReleaseState = "FailedTests"
+	ReleaseDegraded     ReleaseState = "Degraded"     // it was completed, and has problems
+	ReleaseLost         ReleaseState = "Lost"         // it has objects on the cluster, and no record
+	ReleaseUninstalling ReleaseState = "Uninstalling" // an uninstall has begun: some of its objects were deleted
+	ReleaseUnknown      ReleaseState = "Unknown"      // it was completed, and something could not be read
 )
 
 // A ReleaseOwner is who keeps a release in place.
@@ -95,7 +95,7 @@ func (u *UnrecordedRelease) listed() ListedRelease {
 	listed := ListedRelease{
 		Release:   u.Name,
 		Namespace: u.namespace,
-		State:     IsLost,
+		State:     ReleaseLost,
 		KeptBy:    ByNone,
 		Problems:  []string{u.String()},
 	}
@@ -133,19 +133,19 @@ func (s *Status) word() ReleaseState {
 	isHeld := s.Lock != nil && !s.Lock.Expired
 	switch {
 	case s.Uninstall != nil:
-		return IsUninstalling
+		return ReleaseUninstalling
 	case isHeld && (s.State != record.Completed || s.Progress != nil):
-		return IsApplying
+		return ReleaseApplying
 	case s.State != record.Completed:
-		return IsIncomplete
+		return ReleaseIncomplete
 	case s.Done && len(s.Unknown) == 0:
-		return IsComplete
+		return ReleaseComplete
 	case len(s.problems()) == 0:
-		return IsUnknown
+		return ReleaseUnknown
 	case len(s.problems()) == len(s.failedTests()):
-		return HasFailedTests
+		return ReleaseFailedTests
 	default:
-		return IsDegraded
+		return ReleaseDegraded
 	}
 }
 

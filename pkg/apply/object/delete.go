@@ -23,7 +23,7 @@ type deleter struct{ *applierScope }
 
 // delete deletes the object of a tombstone, in an update, and waits for nothing.
 func (d *deleter) delete(m *payload.Manifest) (Change, error) {
-	f := d.facts(m)
+	f := d.gatherFacts(m)
 	switch what := decideDeletion(f); what {
 	case alreadyAbsent:
 		return Change{Action: Absent}, nil
@@ -202,7 +202,7 @@ func (d *deleter) terminatingFailure(m *payload.Manifest, uid types.UID) error {
 }
 
 // facts returns the facts about the object of a tombstone.
-func (d *deleter) facts(m *payload.Manifest) (f deletionFacts) {
+func (d *deleter) gatherFacts(m *payload.Manifest) (f deletionFacts) {
 	id := m.ID()
 	f.requested, _ = d.options.Journal.requestedDelete(id)
 	f.mode, f.hasDeleted = d.options.Mode, d.options.Journal.HasDeleted(id)

@@ -70,7 +70,7 @@ func (p *Previewer) previewOnce(m *payload.Manifest) (Change, error) {
 
 // tombstone returns the change of the object of a tombstone.
 func (p *Previewer) tombstone(m *payload.Manifest) (Change, error) {
-	f := p.deleter.facts(m)
+	f := p.deleter.gatherFacts(m)
 	switch what := decideDeletion(f); what {
 	case alreadyAbsent, noteDeleted:
 		return Change{Action: Absent}, nil

@@ -57,7 +57,7 @@ func (s *snapshot) stateOf(set *clusterv1.MachineSet) rolloutplan.SetState {
 }
 
 // changes returns the sets that differ from the plan: the new one first.
-func (s *snapshot) changes(plan rolloutplan.RolloutPlan, current *clusterv1.MachineSet,
+func (s *snapshot) changes(plan rolloutplan.Plan, current *clusterv1.MachineSet,
 	old []*clusterv1.MachineSet) rollout {
 	var result rollout
 	if plan.New != nil {

@@ -111,7 +111,7 @@ func mergeFields(into, fields map[string]any) map[string]any {
 }
 
 // none means that a machine is in no failure domain.
-const none = -1
+const noDomain = -1
 
 // domainOf returns the number of the failure domain that an infrastructure object is in, or none.
 func (t *machineTemplate) domainOf(value map[string]any) int {
@@ -120,7 +120,7 @@ func (t *machineTemplate) domainOf(value map[string]any) int {
 
 // wanted returns the infrastructure object of a machine in the failure domain of a number.
 func (t *machineTemplate) wanted(domain int) map[string]any {
-	if domain == none {
+	if domain == noDomain {
 		return failureDomain(nil).in(t.value)
 	}
 	return t.domains[domain].in(t.value)
@@ -145,7 +145,7 @@ func spread(indexes []int, current map[int]placement, domains int) map[int]int {
 	for _, isLeaving := range []bool{false, true} {
 		for _, index := range indexes {
 			p, ok := current[index]
-			if !ok || p.domain == none || p.isLeaving != isLeaving || counts[p.domain] > least ||
+			if !ok || p.domain == noDomain || p.isLeaving != isLeaving || counts[p.domain] > least ||
 				counts[p.domain] == least && larger == 0 {
 				continue
 			}
@@ -192,7 +192,7 @@ func valueText(value any) string {
 
 // describe returns the fields of the failure domain of a number.
 func (t *machineTemplate) describe(domain int) string {
-	if domain == none {
+	if domain == noDomain {
 		return ""
 	}
 	return strings.Join(fieldsOf("", t.domains[domain]), ", ")

@@ -35,7 +35,7 @@ func TestSpreadAmongFailureDomains(t *testing.T) {
 			map[int]int{0: 4, 1: 3, 2: 1}},
 		"domains are added": {[]int{0, 1, 2}, map[int]placement{0: build(0), 1: build(0), 2: build(0)}, 3,
 			map[int]int{0: 0, 1: 1, 2: 2}},
-		"a domain is removed": {[]int{0, 1, 2}, map[int]placement{0: build(0), 1: build(none), 2: build(1)}, 2,
+		"a domain is removed": {[]int{0, 1, 2}, map[int]placement{0: build(0), 1: build(noDomain), 2: build(1)}, 2,
 			map[int]int{0: 0, 1: 0, 2: 1}},
 		"a machine in a domain too far": {[]int{0, 1, 2}, map[int]placement{0: build(1), 1: build(0), 2: build(0)}, 3,
 			map[int]int{0: 1, 1: 0, 2: 2}},
@@ -107,7 +107,7 @@ func checkMerged(t *testing.T, name string, template *machinev1.OpenShiftMachine
 	if diff := cmp.Diff(string(normal), string(got)); diff != "" || len(machine) != 2 {
 		t.Errorf("%s: %v (-want +got):\n%s", name, machine, diff)
 	}
-	if read.domainOf(machine) != 0 || read.domainOf(read.wanted(none)) != none {
+	if read.domainOf(machine) != 0 || read.domainOf(read.wanted(noDomain)) != noDomain {
 		t.Errorf("%s: got another domain than 0 for its machine", name)
 	}
 }

@@ -154,7 +154,7 @@ func (s *Snapshot) newMachineState(m *machinev1beta1.Machine, value map[string]a
 		Name: m.Name, Index: index, Created: m.CreationTimestamp.Time, Owner: replicas.OwnerOf(m, s.set.UID),
 		IsDeleting: m.DeletionTimestamp != nil, Error: ptr.Deref(m.Status.ErrorMessage, ""), Detail: detailOf(m),
 		FailureDomain: s.template.describe(domain),
-		IsUnplaced:    len(s.template.domains) > 0 && domain == none,
+		IsUnplaced:    len(s.template.domains) > 0 && domain == noDomain,
 		IsOutdated:    !reflect.DeepEqual(wanted, value),
 	}
 	if state.IsOutdated {
@@ -206,7 +206,7 @@ func (s *Snapshot) domain(index int) int {
 	if domain, ok := s.placements[index]; ok {
 		return domain
 	}
-	return none
+	return noDomain
 }
 
 // unmanaged returns the nodes of the control plane that no machine has.

@@ -8,7 +8,7 @@ import (
 )
 
 // textOf returns the steps that scale sets, or move machines between them, a line for each.
-func textOf(p rolloutplan.RolloutPlan) string {
+func textOf(p rolloutplan.Plan) string {
 	var lines []string
 	if p.New != nil {
 		lines = append(lines, linesOf(*p.New)...)

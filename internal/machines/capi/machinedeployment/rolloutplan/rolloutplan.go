@@ -57,8 +57,8 @@ type RolloutState struct {
 	Updating []string
 }
 
-// A RolloutPlan contains a step for each set, even if nothing changes.
-type RolloutPlan struct {
+// A Plan contains a step for each set, even if nothing changes.
+type Plan struct {
 	New *SetStep  // nil if the deployment has no new set
 	Old []SetStep // steps in the order of the state's sets
 }
@@ -77,7 +77,7 @@ type SetStep struct {
 }
 
 // Make returns the next steps. Callers must call it again after any change.
-func Make(s RolloutState) RolloutPlan {
+func Make(s RolloutState) Plan {
 	p := newPlanner(s)
 	for _, part := range p.parts() {
 		part()
@@ -126,8 +126,8 @@ func (p *planner) parts() []func() {
 	}
 }
 
-func (p *planner) plan() RolloutPlan {
-	var plan RolloutPlan
+func (p *planner) plan() Plan {
+	var plan Plan
 	if p.current != nil {
 		plan.New = &p.current.SetStep
 	}

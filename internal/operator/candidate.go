@@ -45,16 +45,16 @@ func (r *targetRelease) matches(t *target) bool {
 }
 
 // A candidate takes a target through the states of stateMachine until the release is accepted or refused. Only the
-// goroutine that accepts targets uses a candidate. After the acceptance, a rollout has its release, which does not
-// change any more.
+// goroutine that accepts targets uses a candidate. After the acceptance, a currentRelease has its release, which does
+// not change any more.
 type candidate struct {
 	targetRelease
 	machine *stateMachine
 	isRetry bool // the candidate publishes no states until it is accepted
 }
 
-// prepare retrieves and loads the release, and runs the gate. Current is the rollout of the current release, or nil.
-func (c *candidate) prepare(ctx context.Context, current *rollout) (err error) {
+// prepare retrieves and loads the release, and runs the gate. Current is the current release, or nil.
+func (c *candidate) prepare(ctx context.Context, current *currentRelease) (err error) {
 	c.enter(ctx, clusterversion.Retrieving)
 	if c.target.Image == "" {
 		return &reason.Error{Reason: reasonUnread, Message: c.target.unreadMessage()}
@@ -116,7 +116,7 @@ func (c *candidate) publish(ctx context.Context) {
 
 // verify looks for the signatures that the current release requires of the image of the next one. No release requires
 // signatures of the first one. Force continues without a signature.
-func (c *candidate) verify(ctx context.Context, current *rollout) error {
+func (c *candidate) verify(ctx context.Context, current *currentRelease) error {
 	switch {
 	case current == nil && c.target.Before == nil:
 		c.signed = c.target.signed

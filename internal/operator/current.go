@@ -40,11 +40,11 @@ const explainEvery = 10 * time.Second
 // scale a Deployment to 0 for its mid hook every two minutes.
 const pauseHooks = 30 * time.Minute
 
-// A rollout applies the current release, and keeps it in place.
-type rollout struct {
+// A currentRelease applies the current release, and keeps it in place.
+type currentRelease struct {
 	machine *stateMachine
 	release targetRelease           // does not change
-	stop    context.CancelCauseFunc // ends the rollout
+	stop    context.CancelCauseFunc // ends run
 
 	// The following fields are guarded by the mutex of the machine.
 	state      currentState
@@ -71,7 +71,7 @@ const (
 // run applies the release and keeps it in place, again and again, until ctx ends. It returns an error if another
 // process has the lock, or has applied something else. The next apply acquires a lost lock that no other process has
 // taken.
-func (r *rollout) run(ctx context.Context) error {
+func (r *currentRelease) run(ctx context.Context) error {
 	for {
 		err := r.machine.session.Apply(ctx, r.release.payload, r.applyOptions()).Err
 		switch {
@@ -99,7 +99,7 @@ func (m *stateMachine) inspectOptions(t *target) session.Options {
 }
 
 // applyOptions returns the options of an apply that keeps the release in place.
-func (r *rollout) applyOptions() session.Options {
+func (r *currentRelease) applyOptions() session.Options {
 	o := r.machine.inspectOptions(r.release.target)
 	o.Verified, o.Files.Packed = r.release.signed.isVerified, r.release.packed
 	if r.release.signed.risk != "" {
@@ -112,7 +112,7 @@ func (r *rollout) applyOptions() session.Options {
 }
 
 // OnBegin notes that the session's gate has let an apply pass.
-func (r *rollout) OnBegin(outcome *session.Outcome) error {
+func (r *currentRelease) OnBegin(outcome *session.Outcome) error {
 	r.machine.update(func() {
 		if r.state == pending { // otherwise the session applies the release again after an outage
 			r.state = applying
@@ -126,14 +126,14 @@ func (r *rollout) OnBegin(outcome *session.Outcome) error {
 }
 
 // OnRecorded notes that the record has the apply, and creates the ClusterOperators before the other objects.
-func (r *rollout) OnRecorded(ctx context.Context, c *cluster.Cluster) error {
+func (r *currentRelease) OnRecorded(ctx context.Context, c *cluster.Cluster) error {
 	r.machine.update(func() { r.isRecorded, r.err = true, nil })
 	return precreate(ctx, c, r.release.payload)
 }
 
 // setSteps sets the steps of the apply, and their progress. An object that was ready may break, and counts as applied
 // all the same. The caller holds the mutex of the machine.
-func (r *rollout) setSteps(steps *apply.RunState) {
+func (r *currentRelease) setSteps(steps *apply.RunState) {
 	r.steps = steps
 	r.progress = progress.Of(r.intent, steps)
 	r.done = max(r.done, r.progress.Done)
@@ -141,7 +141,7 @@ func (r *rollout) setSteps(steps *apply.RunState) {
 
 // OnOutcome sets the outcome of an apply whose objects are ready, or were not ready in time, or which an outage has
 // interrupted.
-func (r *rollout) OnOutcome(outcome *session.Outcome) {
+func (r *currentRelease) OnOutcome(outcome *session.Outcome) {
 	if outcome.IsInterrupted {
 		r.machine.update(func() { r.err = outcome.Err })
 		return
@@ -161,7 +161,7 @@ func (r *rollout) OnOutcome(outcome *session.Outcome) {
 }
 
 // setEnded notes why an apply has ended, and returns the pause before the next one.
-func (r *rollout) setEnded(err error) (pause time.Duration) {
+func (r *currentRelease) setEnded(err error) (pause time.Duration) {
 	r.machine.update(func() {
 		if r.state == pending { // the steps are those of the previous apply
 			r.setSteps(nil)
@@ -173,7 +173,7 @@ func (r *rollout) setEnded(err error) (pause time.Duration) {
 }
 
 // noteApply sets the steps of the apply, and counts its failures in the metrics.
-func (r *rollout) noteApply(event apply.Event) {
+func (r *currentRelease) noteApply(event apply.Event) {
 	switch event.Type {
 	case apply.StateChanged:
 		r.machine.update(func() { r.setSteps(event.State) })
@@ -183,7 +183,7 @@ func (r *rollout) noteApply(event apply.Event) {
 }
 
 // noteKept logs and counts an event of the keeper of the release.
-func (r *rollout) noteKept(event keep.Event) {
+func (r *currentRelease) noteKept(event keep.Event) {
 	log := ctrl.Log.WithName("keep")
 	if event.Object != nil {
 		log = log.WithValues("object", event.Object.String())
@@ -217,7 +217,7 @@ func logWarnings(outcome *session.Outcome) {
 
 // failures returns the failed steps of this apply, and those of applies before until this one has done the same steps:
 // conditions would otherwise change with each attempt. A failure that recurs keeps the time of the first one.
-func (r *rollout) failures() []apply.RunStepState {
+func (r *currentRelease) failures() []apply.RunStepState {
 	current := map[object.StepID]apply.RunStepState{}
 	var all []apply.RunStepState
 	for _, step := range r.steps.Steps() {
@@ -255,7 +255,7 @@ func isUnresolved(before, now apply.RunStepState) bool {
 }
 
 // status returns the state of the release.
-func (r *rollout) status() *clusterversion.AppliedRelease {
+func (r *currentRelease) status() *clusterversion.AppliedRelease {
 	applied := &clusterversion.AppliedRelease{
 		Release:    r.release.acceptance.Release,
 		Hash:       r.release.packed.Digest,
@@ -288,7 +288,7 @@ func (r *rollout) status() *clusterversion.AppliedRelease {
 }
 
 // problems returns the problems of an incomplete apply: its waits and its failures, or else its error.
-func (r *rollout) problems() []clusterversion.ReleaseProblem {
+func (r *currentRelease) problems() []clusterversion.ReleaseProblem {
 	var all []clusterversion.ReleaseProblem
 	for _, wait := range r.progress.Waits {
 		all = append(all, clusterversion.ReleaseProblem{Wait: wait, IsWait: true})
@@ -314,7 +314,7 @@ func operatorsOf(p *payload.Payload) []*payload.Manifest {
 
 // addOperators adds to the state of the release the problems that its ClusterOperators report, and the missing ones,
 // once it is complete.
-func (r *rollout) addOperators(
+func (r *currentRelease) addOperators(
 	applied *clusterversion.AppliedRelease, operators []configv1.ClusterOperator, isInstall bool,
 ) {
 	if !applied.IsComplete {

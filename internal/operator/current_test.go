@@ -37,7 +37,7 @@ func TestTheCountOfAnApplyDoesNotGoBack(t *testing.T) {
 	}
 	m := newStateMachine(c, Options{})
 	m.session = &session.Session{}
-	r := &rollout{machine: m, release: targetRelease{
+	r := &currentRelease{machine: m, release: targetRelease{
 		target: &target{}, payload: release, packed: &files.Packed{},
 	}}
 	m.current = r
@@ -111,7 +111,7 @@ func TestFailuresOfTheApplyBefore(t *testing.T) {
 		"unchanged, and ready":       {broken, step(apply.Done, object.Unchanged, "", time.Time{}), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &rollout{
+			r := &currentRelease{
 				before: []apply.RunStepState{c.before},
 				steps:  &apply.RunState{Nodes: []apply.RunNodeState{{Steps: []apply.RunStepState{c.now}}}},
 			}
