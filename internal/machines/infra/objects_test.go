@@ -124,7 +124,7 @@ func TestInfrastructureOfOthersIsLeftAlone(t *testing.T) {
 	}
 	expect("Shelf " + namespace + "/m belongs to another machine of that name, with the UID uid-before" + advice)
 	edit(t, m, func(o *unstructured.Unstructured) { o.SetAnnotations(nil) })
-	expect("Shelf " + namespace + "/m belongs to no machine" + advice)
+	expect("Shelf " + namespace + "/m does not belong to a machine" + advice)
 	if object := read(t, m); object.GetDeletionTimestamp() != nil {
 		t.Error("it was deleted")
 	}
