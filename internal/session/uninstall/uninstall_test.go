@@ -310,7 +310,7 @@ func TestPodsHaveTheirConfigurationToTheEnd(t *testing.T) {
 		return pod.Name != ""
 	})
 	s.hold(pod)
-	report := s.uninstall(func(o *uninstall.Options) { o.Timeout = 3 * time.Second })
+	report := s.uninstall(func(o *uninstall.Options) { o.Timeout = 10 * time.Second })
 	if report.Err == nil || len(report.Left) == 0 || report.Left[0].Object.Name != pod.Name {
 		t.Errorf("%v, left: %+v", report.Err, report.Left)
 	}
