@@ -177,16 +177,17 @@ func (c *candidate) forcedRisk(err error) string {
 func (c *candidate) judge(ctx context.Context) error {
 	m := c.machine
 	m.mu.Lock()
-	s, risks := m.session, m.risks
+	s, risks, observed := m.session, m.risks, m.input.observed
 	m.judged = risks
 	m.mu.Unlock()
+	observed.Retrieved = m.updates.last()
 	outcome := s.Inspect(ctx, c.payload, m.inspectOptions(c.target))
 	if outcome.Err != nil {
 		return outcome.Err
 	}
 	c.acceptance.WasJudged = true
 	c.acceptance.Findings = slices.Concat(outcome.Findings, riskFindings(risks, outcome, c.target.Previous),
-		m.updates.warnings(c.payload.Version))
+		clusterversion.UpdateWarnings(observed, c.payload.Version))
 	if c.target.unread != nil && !outcome.IsSame {
 		c.acceptance.Findings = append(c.acceptance.Findings, precondition.Finding{
 			Check: reasonUnread, Severity: precondition.Blocks, Message: c.target.unreadMessage(),
@@ -211,11 +212,12 @@ func (c *candidate) judge(ctx context.Context) error {
 	return outcome.Err
 }
 
-// acceptedRisks returns the checks that were overridden by force, of updates that are not recommended, and of
-// overrides.
+// acceptedRisks returns the checks that were overridden by force, of updates that are not recommended, of risks that
+// the administrator accepts, and of overrides.
 func (r *targetRelease) acceptedRisks() []string {
 	risks := slices.DeleteFunc(slices.Clone(r.acceptance.Findings), func(f precondition.Finding) bool {
-		isAccepted := f.Check == clusterversion.RiskNotRecommended || f.Check == clusterversion.RiskOverrides
+		isAccepted := f.Check == clusterversion.RiskNotRecommended || f.Check == clusterversion.RiskAccepted ||
+			f.Check == clusterversion.RiskOverrides
 		return !isAccepted || f.Severity == precondition.Blocks
 	})
 	if r.target.Force {

@@ -186,6 +186,8 @@ func (r *reconciler) observe(
 		Overrides:  version.Spec.Overrides,
 		Gates:      gates,
 		Operators:  operators.Items,
+
+		AcceptedRisks: acceptedRisks(version.Spec),
 	}
 	out := r.machine.set(machineInput{target: target, record: inputs.record, deletes: deletes, observed: observed})
 	observed.Acceptance, observed.Applied = out.Acceptance, out.Applied

@@ -136,8 +136,8 @@ func (m *stateMachine) set(input machineInput) machineOutput {
 	if out.Applied != nil {
 		m.current.addOperators(out.Applied, input.observed.Operators, isInstall)
 	}
-	input.observed.Applied = out.Applied
-	m.risks = clusterversion.Risks(input.observed)
+	m.input.observed.Applied = out.Applied
+	m.risks = clusterversion.Risks(m.input.observed)
 	select {
 	case m.inputChanged <- struct{}{}:
 	default: // the machine has not read the last change yet

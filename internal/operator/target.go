@@ -115,7 +115,7 @@ func choose(v *configv1.ClusterVersion, inputs targetInputs) (*target, []string)
 		begun.Previous = last.Version
 	}
 	update := v.Spec.DesiredUpdate
-	if update == nil {
+	if update == nil || onlyAcceptsRisks(*update) {
 		return begun, nil
 	}
 	release, invalid := requested(v, *update)
@@ -180,10 +180,13 @@ func (i *targetInputs) enabled(v *configv1.ClusterVersion) []configv1.ClusterVer
 func requested(v *configv1.ClusterVersion, update configv1.Update) (release configv1.Release, invalid string) {
 	release = configv1.Release{Version: update.Version, Image: update.Image, Architecture: update.Architecture}
 	switch {
+	case update.Mode != "":
+		return release, fmt.Sprintf("spec.desiredUpdate.mode: Unsupported value: %q: Runlevel can't try an update yet: "+
+			"remove the mode to begin the update", update.Mode)
 	case update.Image != "":
 		return release, checkImage("spec.desiredUpdate.image", update.Image)
 	case update.Version == "" && update.Architecture == "":
-		return release, "spec.desiredUpdate: name a version or an image"
+		return release, "spec.desiredUpdate: name a version, an image, or risks to accept"
 	case update.Version == "", changesArchitecture(v, update):
 		return release, "spec.desiredUpdate.architecture: Runlevel does not change the architecture of a cluster: " +
 			"name an image"
@@ -197,6 +200,23 @@ func requested(v *configv1.ClusterVersion, update configv1.Update) (release conf
 			"a previous version, or an available or a conditional update", update.Version)
 	}
 	return release, invalid
+}
+
+// onlyAcceptsRisks reports whether an update requests no release: its accepted risks count for the next one.
+func onlyAcceptsRisks(update configv1.Update) bool {
+	return len(update.AcceptRisks) > 0 && update.Version == "" && update.Image == "" && update.Architecture == ""
+}
+
+// acceptedRisks returns the names of the risks that a spec accepts.
+func acceptedRisks(spec configv1.ClusterVersionSpec) []string {
+	if spec.DesiredUpdate == nil {
+		return nil
+	}
+	var names []string
+	for _, risk := range spec.DesiredUpdate.AcceptRisks {
+		names = append(names, risk.Name)
+	}
+	return names
 }
 
 // imageOf returns the image of an available version, or of one in the history.

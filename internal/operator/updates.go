@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
 // fetchEvery is the least time between two requests to the update service; the jitter is as long again, so that
@@ -135,23 +135,35 @@ func (u *updates) lastAnswer() time.Time {
 	return u.retrieved.Time
 }
 
-// offerOf returns the lists of updates of a status; nil if no service has ever answered with them.
+// offerOf returns the updates of a status as an update service has offered them; nil if none has ever answered.
 func offerOf(s configv1.ClusterVersionStatus) *clusterversion.Offer {
 	isEmpty := len(s.AvailableUpdates)+len(s.ConditionalUpdates) == 0
 	if isEmpty && !v1helpers.IsStatusConditionTrue(s.Conditions, configv1.RetrievedUpdates) {
 		return nil
 	}
-	offer := &clusterversion.Offer{Updates: s.AvailableUpdates}
+	offer := &clusterversion.Offer{Updates: slices.Clone(s.AvailableUpdates)}
 	for _, update := range s.ConditionalUpdates {
-		update.Conditions = nil
-		offer.Conditional = append(offer.Conditional, update)
+		isSame := func(release configv1.Release) bool { return release.Image == update.Release.Image }
+		offer.Updates = slices.DeleteFunc(offer.Updates, isSame) // it is recommended
+		offered := configv1.ConditionalUpdate{Release: update.Release}
+		for _, risk := range update.Risks {
+			if risk.Conditions = nil; !clusterversion.IsClusterRisk(risk) {
+				offered.Risks = append(offered.Risks, risk)
+			}
+		}
+		if len(offered.Risks) == 0 {
+			offer.Updates = append(offer.Updates, update.Release)
+		} else {
+			offer.Conditional = append(offer.Conditional, offered)
+		}
 	}
 	return offer
 }
 
-// warnings returns the warnings about an update to a version.
-func (u *updates) warnings(version string) []precondition.Finding {
+// last returns the updates that were retrieved last.
+func (u *updates) last() *clusterversion.Retrieved {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.retrieved.NotRecommended(version)
+	last := u.retrieved
+	return &last
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -54,16 +55,16 @@ func (g *graphServer) serve(images ...string) {
 	}
 }
 
-// serveLargest serves a graph whose risks have the largest size that an answer allows, with names that their
+// serveLargest serves a graph whose risks have the largest size that an answer allows, with texts that their
 // conditions repeat.
 func (g *graphServer) serveLargest(version, image string) {
 	nodes, groups := []string{fmt.Sprintf(`{"version": %q}`, version)}, []string{}
 	for i := range 600 {
 		nodes = append(nodes, fmt.Sprintf(`{"version": "2.0.%d", "payload": %q}`, i, image))
 		groups = append(groups,
-			fmt.Sprintf(`{"edges": [{"from": %q, "to": "2.0.%d"}], "risks": [{"name": %q, "url": "https://example.com",
-			"message": "large", "matchingRules": [{"type": "PromQL", "promql": {"promql": "up"}}]}]}`, version, i,
-				strings.Repeat("r", 10_900)))
+			fmt.Sprintf(`{"edges": [{"from": %q, "to": "2.0.%d"}], "risks": [{"name": "Risk%[2]d%s",
+			"url": "https://example.com", "message": %q, "matchingRules": [{"type": "PromQL", "promql": {"promql": "up"}}]}]}`,
+				version, i, strings.Repeat("r", 240), strings.Repeat("m", 10_600)))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,6 +124,65 @@ func TestOpenShiftsClientTakesUpdates(t *testing.T) {
 	s.oc("adm", "upgrade", "channel", "fast", "--allow-explicit-channel")
 	s.until("the service is broken", has(configv1.RetrievedUpdates, configv1.ConditionFalse, "ResponseFailed"))
 	expectLines(t, s.oc("adm", "upgrade"), "Cannot display available updates", "answers 503 Service Unavailable")
+}
+
+// TestAcceptedRisks accepts the risks of updates, as "oc adm upgrade accept" does: by name, without an update, and one
+// after the other.
+func TestAcceptedRisks(t *testing.T) {
+	t.Parallel()
+	service := newGraphServer(t)
+	s := begin(t, "1.0.0", shop+till)
+	s.report("till", "1.0.0")
+	s.until("installed", isAt("1.0.0"))
+	service.serve(s.options.Payload, s.push("1.0.1", shop+till), s.push("1.1.0", shop+till))
+	s.specify(func(spec *configv1.ClusterVersionSpec) {
+		spec.Upstream, spec.Channel = configv1.URL(service.URL), "stable"
+	})
+	s.until("the risk of the update service applies", offers("1.0.1, 1.1.0 Recommended=False SlowDisks"))
+	s.report("till", "1.0.0", func(status *configv1.ClusterOperatorStatus) {
+		status.Conditions = append(status.Conditions, condition(configv1.OperatorUpgradeable, configv1.ConditionFalse))
+	})
+	listed := s.until("the risk of a ClusterOperator applies", offers("1.0.1, 1.1.0 Recommended=False MultipleReasons"))
+	var risks []string
+	for _, risk := range listed.Status.ConditionalUpdateRisks {
+		risks = append(risks, fmt.Sprintf("%s %s=%s", risk.Name, risk.Conditions[0].Type, risk.Conditions[0].Status))
+	}
+	want := []string{"ClusterOperatorUpgradeable-till Applies=True", "SlowDisks Applies=True"}
+	if diff := cmp.Diff(want, risks); diff != "" {
+		t.Errorf("conditionalUpdateRisks (-want +got)\n%s", diff)
+	}
+	want = []string{"ClusterOperatorUpgradeable-till", "SlowDisks"}
+	if diff := cmp.Diff(want, listed.Status.ConditionalUpdates[0].RiskNames); diff != "" {
+		t.Errorf("riskNames (-want +got)\n%s", diff)
+	}
+
+	accept := func(names ...string) {
+		s.specify(func(spec *configv1.ClusterVersionSpec) {
+			spec.DesiredUpdate = &configv1.Update{}
+			for _, name := range names {
+				spec.DesiredUpdate.AcceptRisks = append(spec.DesiredUpdate.AcceptRisks, configv1.AcceptRisk{Name: name})
+			}
+		})
+	}
+	accept("SlowDisks", "FastDisks")
+	s.until("one risk is accepted", offers("1.0.1, 1.1.0 Recommended=False ExposedToRisks"))
+	s.until("a name that no update has is reported", func(v *configv1.ClusterVersion) bool {
+		return strings.Contains(find(v, configv1.RetrievedUpdates).Message, "no update has the risk FastDisks")
+	})
+	accept("SlowDisks", "ClusterOperatorUpgradeable-till")
+	v := s.until("all risks are accepted", offers("1.1.0, 1.0.1, 1.1.0 Recommended=True AllExposedRisksAccepted"))
+	if got := find(v, configv1.OperatorUpgradeable); got.Status != configv1.ConditionFalse {
+		t.Errorf("Upgradeable is %s after the risks are accepted, want False", got.Status)
+	}
+	s.specify(func(spec *configv1.ClusterVersionSpec) { spec.DesiredUpdate.Version = "1.1.0" })
+	s.until("the gate needs force", has("ReleaseAccepted", configv1.ConditionFalse, "PreconditionChecks"))
+	s.report("till", "1.0.0")
+	s.until("the update begins", func(v *configv1.ClusterVersion) bool { return v.Status.History[0].Version == "1.1.0" })
+	s.report("till", "1.1.0")
+	done := s.until("updated", isAt("1.1.0"))
+	if got, want := done.Status.History[0].AcceptedRisks, "AcceptedRisk-SlowDisks"; got != want {
+		t.Errorf("the history has the accepted risks %q, want %q", got, want)
+	}
 }
 
 // TestUpdatesOfAnUpdateService takes updates that an update service offers, also when it does not answer any more.

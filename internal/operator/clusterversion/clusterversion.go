@@ -2,8 +2,9 @@
 // previous status, and the state of the cluster and of the operator at one moment. The package is pure: it sends no
 // requests, and it reads no clock.
 //
-// Risks returns the risks that block a minor update, and Announce returns the events of a requested release. The types
-// and reasons are those of OpenShift's cluster-version operator: oc and other clients can read them. Start with Next.
+// Risks returns the risks that block a minor update, Expose those of all offered updates (exposure.go), and Announce
+// returns the events of a requested release. The types and reasons are those of OpenShift's cluster-version operator:
+// oc and other clients can read them. Start with Next.
 package clusterversion
 
 import (
@@ -22,9 +23,10 @@ type Observation struct {
 	Generation int64    // generation of the ClusterVersion whose spec was read
 	Invalid    []string // the errors in its spec; a sentence each
 
-	Overrides []configv1.ComponentOverride // overrides of the spec
-	Gates     []precondition.AdminGate     // gates that no administrator has acknowledged
-	Operators []configv1.ClusterOperator   // all of the cluster
+	Overrides     []configv1.ComponentOverride // overrides of the spec
+	AcceptedRisks []string                     // names of the risks that the spec accepts
+	Gates         []precondition.AdminGate     // gates that no administrator has acknowledged
+	Operators     []configv1.ClusterOperator   // all of the cluster
 
 	// Acceptance is the state of the release that the spec requests.
 	Acceptance Acceptance

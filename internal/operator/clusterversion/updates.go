@@ -3,7 +3,6 @@ package clusterversion
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -36,29 +35,64 @@ type Retrieved struct {
 	IsPending   bool      // the service has not responded yet since the query has changed
 }
 
-// setUpdates sets the lists of updates, and RetrievedUpdates. If the service fails, the last valid offer stays.
+// setUpdates sets the lists of updates and of their risks, and RetrievedUpdates. If the service fails, the last valid
+// offer stays.
 func (b *builder) setUpdates() {
 	r := b.observed.Retrieved
 	if r == nil {
 		return
 	}
-	offer := r.Offer
-	if offer == nil {
-		offer = &Offer{}
+	exposure := Expose(b.observed)
+	b.setExposure(exposure)
+	var notes []string
+	if r.Offer != nil {
+		notes = slices.Concat(r.Offer.LeftOut, exposure.LeftOut)
 	}
-	before := b.next.ConditionalUpdates
-	b.next.AvailableUpdates, b.next.ConditionalUpdates = slices.Clone(offer.Updates), nil
-	for _, update := range offer.Conditional {
-		b.next.ConditionalUpdates = append(b.next.ConditionalUpdates, b.withRecommended(update, before))
+	if len(exposure.Unknown) > 0 && r.Offer != nil {
+		notes = append(notes, "spec.desiredUpdate.acceptRisks: no update has the risk "+
+			printable.Few(exposure.Unknown, mostNames))
 	}
 	switch {
 	case r.IsPending:
 	case r.Err != nil:
 		b.set(configv1.RetrievedUpdates, configv1.ConditionFalse, reason.Of(r.Err), r.failure())
-	case len(offer.LeftOut) > 0:
-		b.set(configv1.RetrievedUpdates, configv1.ConditionTrue, "", list("Updates that are left out", offer.LeftOut))
+	case len(notes) > 0:
+		b.set(configv1.RetrievedUpdates, configv1.ConditionTrue, "", list("Updates that are left out", notes))
 	default:
 		b.set(configv1.RetrievedUpdates, configv1.ConditionTrue, "", "")
+	}
+}
+
+// setExposure sets the updates and their risks. Conditions keep the transition times of before if their status is the
+// same.
+func (b *builder) setExposure(exposure Exposure) {
+	before := map[string][]metav1.Condition{} // by image, and by the name of a risk
+	for _, update := range b.next.ConditionalUpdates {
+		before[update.Release.Image] = update.Conditions
+	}
+	for _, risk := range b.next.ConditionalUpdateRisks {
+		before[risk.Name] = risk.Conditions
+	}
+	follow := func(key string, conditions []metav1.Condition) []metav1.Condition {
+		followed := slices.Clone(before[key])
+		for _, condition := range conditions {
+			condition.LastTransitionTime = b.now
+			meta.SetStatusCondition(&followed, condition)
+		}
+		return followed
+	}
+	b.next.AvailableUpdates, b.next.ConditionalUpdates = exposure.Available, exposure.Conditional
+	for i, update := range exposure.Conditional {
+		b.next.ConditionalUpdates[i].Conditions = follow(update.Release.Image, update.Conditions)
+		update.Risks = slices.Clone(update.Risks)
+		for j, risk := range update.Risks {
+			update.Risks[j].Conditions = follow(risk.Name, risk.Conditions)
+		}
+		b.next.ConditionalUpdates[i].Risks = update.Risks
+	}
+	b.next.ConditionalUpdateRisks = exposure.Risks
+	for i, risk := range exposure.Risks {
+		b.next.ConditionalUpdateRisks[i].Conditions = follow(risk.Name, risk.Conditions)
 	}
 }
 
@@ -81,87 +115,6 @@ func (r *Retrieved) current() configv1.Release {
 		return configv1.Release{}
 	}
 	return r.Offer.Current
-}
-
-// withRecommended returns an update with the condition Recommended. The condition keeps the transition time of an
-// update to the same image before, if its status is the same.
-func (b *builder) withRecommended(
-	update configv1.ConditionalUpdate, before []configv1.ConditionalUpdate,
-) configv1.ConditionalUpdate {
-	full := *update.DeepCopy()
-	for _, known := range before {
-		if known.Release.Image == full.Release.Image {
-			full.Conditions = slices.Clone(known.Conditions)
-		}
-	}
-	condition := recommended(full.Risks)
-	condition.LastTransitionTime = b.now
-	meta.SetStatusCondition(&full.Conditions, condition)
-	return full
-}
-
-// recommended evaluates the risks of an update. It only evaluates the rule Always: whether a risk with other rules
-// applies to the cluster stays unknown.
-func recommended(risks []configv1.ConditionalUpdateRisk) metav1.Condition {
-	condition := metav1.Condition{Type: "Recommended", Status: metav1.ConditionUnknown}
-	var reasons, messages []string
-	for _, risk := range risks {
-		isAlways := func(rule configv1.ClusterCondition) bool { return rule.Type == "Always" }
-		if !slices.ContainsFunc(risk.MatchingRules, isAlways) {
-			reasons = append(reasons, "EvaluationFailed")
-			messages = append(messages,
-				fmt.Sprintf("Could not evaluate exposure to update risk %s (Runlevel evaluates the rule Always, and "+
-					"this risk has others)\n"+
-					"  %[1]s description: %[2]s\n  %[1]s URL: %[3]s", risk.Name, risk.Message, risk.URL))
-			continue
-		}
-		condition.Status = metav1.ConditionFalse
-		reasons = append(reasons, riskReason(risk.Name))
-		messages = append(messages, risk.Message+" "+risk.URL)
-	}
-	condition.Reason = ReasonMultipleReasons
-	condition.Message = printable.Truncate(strings.Join(messages, "\n\n"), longestMessage)
-	if slices.Sort(reasons); len(slices.Compact(reasons)) == 1 {
-		condition.Reason = reasons[0]
-	}
-	return condition
-}
-
-// legalReason matches reasons of conditions that the API allows.
-var legalReason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
-
-// riskReason returns the name of a risk as a reason if the API allows it.
-func riskReason(name string) string {
-	const most = 1024 // bytes, by the definition of ClusterVersion
-	if legalReason.MatchString(name) && len(name) <= most {
-		return name
-	}
-	return "ExposedToRisks"
-}
-
-// RiskNotRecommended is the check of a warning about an update without a recommendation. Its subject is a reason.
-const RiskNotRecommended = "RecommendedUpdate"
-
-// NotRecommended warns of an update to a version that the service does not recommend.
-func (r *Retrieved) NotRecommended(version string) []precondition.Finding {
-	isVersion := func(release configv1.Release) bool { return release.Version == version }
-	if r.Offer == nil || version == r.Version || slices.ContainsFunc(r.Offer.Updates, isVersion) {
-		return nil
-	}
-	found := precondition.Finding{
-		Severity: precondition.Warns, Check: RiskNotRecommended, Of: "UnknownUpdate",
-		Message:    fmt.Sprintf("the update service does not offer %s to clusters of %s", version, r.Version),
-		Resolution: "choosing an update that oc adm upgrade lists",
-	}
-	for _, update := range r.Offer.Conditional {
-		if update.Release.Version == version {
-			condition := recommended(update.Risks)
-			found.Of = condition.Reason
-			found.Message = fmt.Sprintf("the update from %s to %s has Recommended=%s: %s", r.Version, version,
-				condition.Status, inLine(condition.Message))
-		}
-	}
-	return []precondition.Finding{found}
 }
 
 // The checks of risks. The subject of RiskAdminAck and RiskOperator is an object.

@@ -31,6 +31,9 @@ var (
 		"When the condition Recommended of a conditional update last changed its status.", "version", "condition",
 		"status",
 		"reason")
+	riskConditions = describe("cluster_version_risk_conditions",
+		"A condition of a risk of conditional updates: 1 if the risk applies to the cluster, 0 if not, -1 if that is not "+
+			"known.", "condition", "risk", "reason")
 	retrieval = describe("cluster_version_operator_update_retrieval_timestamp_seconds",
 		"When the update service last gave a valid response.", "name")
 	operatorUp = describe("cluster_operator_up",
@@ -56,6 +59,7 @@ func (s sink) version(v *configv1.ClusterVersion) {
 	s.releases(v, completed)
 	s.failure(v, completed)
 	s.updates(v)
+	s.risks(v.Status.ConditionalUpdateRisks)
 	known := v.Status.Capabilities
 	for _, name := range known.KnownCapabilities {
 		s.gauge(capability, truth(slices.Contains(known.EnabledCapabilities, name)), string(name))
@@ -126,6 +130,16 @@ func (s sink) updates(v *configv1.ClusterVersion) {
 	}
 }
 
+// risks adds the risks of conditional updates.
+func (s sink) risks(risks []configv1.ConditionalUpdateRisk) {
+	values := map[metav1.ConditionStatus]float64{metav1.ConditionTrue: 1, metav1.ConditionUnknown: -1}
+	for _, risk := range risks {
+		for _, c := range risk.Conditions {
+			s.gauge(riskConditions, values[c.Status], c.Type, risk.Name, c.Reason)
+		}
+	}
+}
+
 // operator adds the metrics of a ClusterOperator.
 func (s sink) operator(o *configv1.ClusterOperator) {
 	version := ""
@@ -178,7 +192,9 @@ func completionOf(entry configv1.UpdateHistory) time.Time {
 // pendingUpdate returns the requested update if it is not applied yet, or nil.
 func pendingUpdate(v *configv1.ClusterVersion) *configv1.Update {
 	update, current := v.Spec.DesiredUpdate, v.Status.Desired
-	if update == nil || update.Image == current.Image || update.Image == "" && update.Version == current.Version {
+	isSame := update == nil || update.Image == current.Image ||
+		update.Image == "" && (update.Version == "" || update.Version == current.Version)
+	if isSame {
 		return nil
 	}
 	return update

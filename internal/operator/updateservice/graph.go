@@ -164,10 +164,10 @@ func newestFirst(versions []string) (sorted, invalid []string) {
 }
 
 // Bounds of an offer. The definition of ClusterVersion has the first; the second keeps the object below the size that
-// etcd takes, also where the condition of an update is three times as long as its risks.
+// etcd takes: the conditions of an update and of its risks repeat the texts of the risks.
 const (
 	maxUpdates    = 500
-	maxOfferBytes = 256 << 10
+	maxOfferBytes = 192 << 10
 )
 
 // A reader adds updates to an offer.
@@ -243,7 +243,7 @@ func (n graphNode) release() configv1.Release {
 // readRisks returns risks that a ClusterVersion can hold, or the error in them. Matching rules of types that the API
 // does not know are left out: another rule of the same risk is enough.
 func readRisks(text json.RawMessage) (risks []configv1.ConditionalUpdateRisk, rejection string) {
-	const maxRisks = 200 // the definition of ClusterVersion has it
+	const maxRisks, maxName = 200, 256 // the definition of ClusterVersion has them
 	var all bounded[configv1.ConditionalUpdateRisk]
 	if err := json.Unmarshal(text, &all); err != nil || len(all) == 0 || len(all) > maxRisks {
 		return nil, fmt.Sprintf("its risks can't be read: there must be 1 to %d", maxRisks)
@@ -256,8 +256,11 @@ func readRisks(text json.RawMessage) (risks []configv1.ConditionalUpdateRisk, re
 		}
 		_, notURL := url.ParseRequestURI(risk.URL)
 		isSame := func(other configv1.ConditionalUpdateRisk) bool { return other.Name == risk.Name }
-		if risk.Name == "" || risk.Message == "" || notURL != nil || slices.ContainsFunc(risks, isSame) {
+		switch {
+		case risk.Name == "" || risk.Message == "" || notURL != nil || slices.ContainsFunc(risks, isSame):
 			return nil, fmt.Sprintf("its risk %q needs a name of its own, a message and a URL", short(risk.Name))
+		case len(risk.Name) > maxName:
+			return nil, fmt.Sprintf("the name of its risk %q is longer than %d bytes", short(risk.Name), maxName)
 		}
 		for _, rule := range conditionalUpdateRisk.MatchingRules {
 			switch {
