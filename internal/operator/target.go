@@ -181,8 +181,9 @@ func requested(v *configv1.ClusterVersion, update configv1.Update) (release conf
 	release = configv1.Release{Version: update.Version, Image: update.Image, Architecture: update.Architecture}
 	switch {
 	case update.Mode != "":
-		return release, fmt.Sprintf("spec.desiredUpdate.mode: Unsupported value: %q: Runlevel can't try an update yet: "+
-			"remove the mode to begin the update", update.Mode)
+		return release,
+			fmt.Sprintf("spec.desiredUpdate.mode: Unsupported value: %q: Runlevel can't try an update yet: "+
+				"remove the mode to begin the update", update.Mode)
 	case update.Image != "":
 		return release, checkImage("spec.desiredUpdate.image", update.Image)
 	case update.Version == "" && update.Architecture == "":

@@ -140,7 +140,24 @@ func TestTargetOfClusterVersion(t *testing.T) {
 			own:    image("1"),
 			update: &configv1.Update{Force: true},
 			want:   image("1"),
-			wrong:  "spec.desiredUpdate: name a version or an image",
+			wrong:  "spec.desiredUpdate: name a version, an image, or risks to accept",
+		},
+		"accepted risks only": {
+			own:    image("1"),
+			update: &configv1.Update{AcceptRisks: []configv1.AcceptRisk{{Name: "SlowDisks"}}},
+			want:   image("1"),
+		},
+		"a version with accepted risks": {
+			own:    image("1"),
+			update: &configv1.Update{Version: "1.3.0", AcceptRisks: []configv1.AcceptRisk{{Name: "SlowDisks"}}},
+			status: offered,
+			want:   image("4"),
+		},
+		"a trial": {
+			own:    image("1"),
+			update: &configv1.Update{Image: image("2"), Mode: configv1.UpdateModePreflight},
+			want:   image("1"),
+			wrong:  `spec.desiredUpdate.mode: Unsupported value: "Preflight"`,
 		},
 		"another architecture of the same version": {own: image("1"), update: &configv1.Update{
 			Version:      "1.2.0",

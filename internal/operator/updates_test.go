@@ -177,7 +177,9 @@ func TestAcceptedRisks(t *testing.T) {
 	s.specify(func(spec *configv1.ClusterVersionSpec) { spec.DesiredUpdate.Version = "1.1.0" })
 	s.until("the gate needs force", has("ReleaseAccepted", configv1.ConditionFalse, "PreconditionChecks"))
 	s.report("till", "1.0.0")
-	s.until("the update begins", func(v *configv1.ClusterVersion) bool { return v.Status.History[0].Version == "1.1.0" })
+	s.until("the update begins", func(v *configv1.ClusterVersion) bool {
+		return v.Status.History[0].Version == "1.1.0"
+	})
 	s.report("till", "1.1.0")
 	done := s.until("updated", isAt("1.1.0"))
 	if got, want := done.Status.History[0].AcceptedRisks, "AcceptedRisk-SlowDisks"; got != want {

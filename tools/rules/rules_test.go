@@ -81,6 +81,12 @@ var scenarios = []scenario{
 	{"UpdateAvailable", []string{
 		`cluster_version_available_updates{channel="stable",upstream="https://example.com"} 0x9`,
 	}, 5 * time.Minute, 0, ""},
+	{"OpenShiftUpdateRiskMightApply",
+		[]string{`cluster_version_risk_conditions{condition="Applies",risk="SlowDisks",reason="EvaluationFailed"} -1x30`},
+		14 * time.Minute, 16 * time.Minute, "The risk SlowDisks of an update might apply to the cluster."},
+	{"OpenShiftUpdateRiskMightApply",
+		[]string{`cluster_version_risk_conditions{condition="Applies",risk="SlowDisks",reason="NotMatch"} 0x30`},
+		25 * time.Minute, 0, ""},
 	{"ClusterReleaseNotAccepted",
 		[]string{
 			`cluster_operator_conditions{name="version",condition="ReleaseAccepted",reason="PreconditionChecks"} 0x90`,

@@ -140,7 +140,8 @@ func (e *evaluation) add(update configv1.ConditionalUpdate) {
 // isEqual reports whether two risks of one name have the same rules and texts.
 func isEqual(a, b configv1.ConditionalUpdateRisk) bool {
 	isSameRule := func(a, b configv1.ClusterCondition) bool {
-		return a.Type == b.Type && (a.PromQL == b.PromQL || a.PromQL != nil && b.PromQL != nil && *a.PromQL == *b.PromQL)
+		return a.Type == b.Type &&
+			(a.PromQL == b.PromQL || a.PromQL != nil && b.PromQL != nil && *a.PromQL == *b.PromQL)
 	}
 	return a.Message == b.Message && a.URL == b.URL && slices.EqualFunc(a.MatchingRules, b.MatchingRules, isSameRule)
 }
@@ -267,11 +268,11 @@ func UpdateWarnings(observed Observation, version string) []precondition.Finding
 func warningsOf(observed Observation, update configv1.ConditionalUpdate) []precondition.Finding {
 	e := evaluation{observed: observed, risks: map[string]configv1.ConditionalUpdateRisk{}}
 	e.add(*update.DeepCopy())
-	evaluated, from, to := e.Conditional[0], observed.Retrieved.Version, update.Release.Version
+	evaluated, oldVersion, newVersion := e.Conditional[0], observed.Retrieved.Version, update.Release.Version
 	if condition := evaluated.Conditions[0]; condition.Status != metav1.ConditionTrue {
 		return []precondition.Finding{{
 			Severity: precondition.Warns, Check: RiskNotRecommended, Of: condition.Reason,
-			Message: fmt.Sprintf("the update from %s to %s has %s=%s: %s", from, to, condition.Type, condition.Status,
+			Message: fmt.Sprintf("the update from %s to %s has %s=%s: %s", oldVersion, newVersion, condition.Type, condition.Status,
 				inLine(condition.Message)),
 			Resolution: "choosing an update that oc adm upgrade lists",
 		}}
@@ -282,7 +283,7 @@ func warningsOf(observed Observation, update configv1.ConditionalUpdate) []preco
 			warnings = append(warnings, precondition.Finding{
 				Severity: precondition.Warns, Check: RiskAccepted, Of: risk.Name,
 				Message: fmt.Sprintf("the risk of the update from %s to %s is accepted in "+
-					"spec.desiredUpdate.acceptRisks: %s %s", from, to, inLine(risk.Message), risk.URL),
+					"spec.desiredUpdate.acceptRisks: %s %s", oldVersion, newVersion, inLine(risk.Message), risk.URL),
 				Resolution: "removing it from the accepted risks",
 			})
 		}

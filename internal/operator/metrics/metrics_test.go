@@ -111,6 +111,17 @@ func updating() metrics.Reading {
 			Conditions: []metav1.Condition{
 				{Type: "Recommended", Status: metav1.ConditionFalse, Reason: "SlowDisks", LastTransitionTime: at(3500)},
 			}}},
+		ConditionalUpdateRisks: []configv1.ConditionalUpdateRisk{
+			{Name: "SlowDisks", Conditions: []metav1.Condition{
+				{Type: "Applies", Status: metav1.ConditionTrue, Reason: "Match"},
+			}},
+			{Name: "Metered", Conditions: []metav1.Condition{
+				{Type: "Applies", Status: metav1.ConditionUnknown, Reason: "EvaluationFailed"},
+			}},
+			{Name: "OldDisks", Conditions: []metav1.Condition{
+				{Type: "Applies", Status: metav1.ConditionFalse, Reason: "NotMatch"},
+			}},
+		},
 		Capabilities: configv1.ClusterVersionCapabilitiesStatus{
 			EnabledCapabilities: []configv1.ClusterVersionCapability{"Console"},
 			KnownCapabilities:   []configv1.ClusterVersionCapability{"Build", "Console"},
@@ -148,6 +159,9 @@ func TestMetricsOfTheClusterVersionOperator(t *testing.T) {
 		cluster_version_operator_update_retrieval_timestamp_seconds{name=""} 2500
 		cluster_version_payload{type="applied",version="1.0.2"} 40
 		cluster_version_payload{type="pending",version="1.0.2"} 22
+		cluster_version_risk_conditions{condition="Applies",reason="EvaluationFailed",risk="Metered"} -1
+		cluster_version_risk_conditions{condition="Applies",reason="Match",risk="SlowDisks"} 1
+		cluster_version_risk_conditions{condition="Applies",reason="NotMatch",risk="OldDisks"} 0
 		cluster_version{from_version="",image="example.com/r@sha256:1",type="initial",version="1.0.0"} 1000
 		cluster_version{from_version="1.0.0",image="example.com/r@sha256:2",type="completed",version="1.0.1"} 3000
 		cluster_version{from_version="1.0.0",image="example.com/r@sha256:3",type="cluster",version="1.0.2"} 1000

@@ -1,0 +1,207 @@
+package clusterversion_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// risk returns a risk that always applies, or one whose query is not evaluated.
+func risk(name string, always bool) configv1.ConditionalUpdateRisk {
+	rule := configv1.ClusterCondition{Type: "PromQL", PromQL: &configv1.PromQLClusterCondition{PromQL: "up"}}
+	if always {
+		rule = configv1.ClusterCondition{Type: "Always"}
+	}
+	return configv1.ConditionalUpdateRisk{
+		Name: name, Message: name + ".", URL: "https://example.test/" + name,
+		MatchingRules: []configv1.ClusterCondition{rule},
+	}
+}
+
+// offered returns an observation of 1.0.0, for which an update service offers 1.0.1, and 1.1.0 with risks.
+func offered(risks ...configv1.ConditionalUpdateRisk) clusterversion.Observation {
+	observed := completed(0, "1.0.0")
+	offer := &clusterversion.Offer{Updates: []configv1.Release{release("1.0.1")}}
+	if len(risks) == 0 {
+		offer.Updates = append(offer.Updates, release("1.1.0"))
+	} else {
+		offer.Conditional = []configv1.ConditionalUpdate{{Release: release("1.1.0"), Risks: risks}}
+	}
+	observed.Retrieved = &clusterversion.Retrieved{Version: "1.0.0", Offer: offer, Time: noon}
+	return observed
+}
+
+// summary returns the available updates, and the conditional ones with their conditions.
+func summary(available []configv1.Release, conditional []configv1.ConditionalUpdate) string {
+	var all []string
+	for _, release := range available {
+		all = append(all, release.Version)
+	}
+	for _, update := range conditional {
+		c := update.Conditions[0]
+		all = append(all, fmt.Sprintf("%s %s=%s %s", update.Release.Version, c.Type, c.Status, c.Reason))
+	}
+	return strings.Join(all, ", ")
+}
+
+func TestRecommendedUpdates(t *testing.T) {
+	disks, network, metered := risk("SlowDisks", true), risk("SlowNetwork", true), risk("Metered", false)
+	for name, c := range map[string]struct {
+		risks    []configv1.ConditionalUpdateRisk
+		accepted []string
+		want     string
+	}{
+		"no risks":    {want: "1.1.0, 1.0.1"},
+		"one applies": {risks: list(disks), want: "1.0.1, 1.1.0 Recommended=False SlowDisks"},
+		"two apply":   {risks: list(disks, network), want: "1.0.1, 1.1.0 Recommended=False MultipleReasons"},
+		"its name is no reason": {
+			risks: list(risk("Slow disks", true)), want: "1.0.1, 1.1.0 Recommended=False ExposedToRisks",
+		},
+		"it is accepted": {
+			risks: list(disks), accepted: []string{"SlowDisks"},
+			want: "1.1.0, 1.0.1, 1.1.0 Recommended=True AllExposedRisksAccepted",
+		},
+		"one of two is accepted": {
+			risks: list(disks, network), accepted: []string{"SlowDisks"},
+			want: "1.0.1, 1.1.0 Recommended=False SlowNetwork",
+		},
+		"another one is accepted": {
+			risks: list(disks), accepted: []string{"FastDisks"}, want: "1.0.1, 1.1.0 Recommended=False SlowDisks",
+		},
+		"it is not evaluated": {risks: list(metered), want: "1.0.1, 1.1.0 Recommended=Unknown EvaluationFailed"},
+		"it is not evaluated, and accepted": {
+			risks: list(metered), accepted: []string{"Metered"}, want: "1.0.1, 1.1.0 Recommended=Unknown EvaluationFailed",
+		},
+		"one applies, one is not evaluated": {
+			risks: list(disks, metered), want: "1.0.1, 1.1.0 Recommended=False MultipleReasons",
+		},
+		"one is accepted, one is not evaluated": {
+			risks: list(disks, metered), accepted: []string{"SlowDisks"},
+			want: "1.0.1, 1.1.0 Recommended=Unknown EvaluationFailed",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			observed := offered(c.risks...)
+			observed.AcceptedRisks = c.accepted
+			exposure := clusterversion.Expose(observed)
+			if got := summary(exposure.Available, exposure.Conditional); got != c.want {
+				t.Errorf("got updates %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func list(risks ...configv1.ConditionalUpdateRisk) []configv1.ConditionalUpdateRisk { return risks }
+
+// TestRisksOfTheCluster checks that what blocks a minor update is a risk of the minor updates, and of no patch.
+func TestRisksOfTheCluster(t *testing.T) {
+	observed := offered()
+	observed.Overrides = []configv1.ComponentOverride{{Kind: "Deployment", Name: "web", Unmanaged: true}}
+	observed.Gates = []precondition.AdminGate{{
+		Name: "ack-1.0-prices", Message: "Prices move, see https://example.test/prices.", Resolution: "acknowledging it",
+	}}
+	next := clusterversion.Next(configv1.ClusterVersionStatus{}, observed)
+	want := "1.0.1, 1.1.0 Recommended=False MultipleReasons"
+	if got := summary(next.AvailableUpdates, next.ConditionalUpdates); got != want {
+		t.Errorf("got updates %s, want %s", got, want)
+	}
+	names := []string{"AdminAck-ack-1.0-prices", "ClusterVersionOverrides"}
+	if diff := cmp.Diff(names, next.ConditionalUpdates[0].RiskNames); diff != "" {
+		t.Errorf("riskNames (-want +got)\n%s", diff)
+	}
+	if got := next.ConditionalUpdateRisks[0].URL; !strings.HasPrefix(got, "https://example.test/prices") {
+		t.Errorf("the URL of the gate's risk is %s, want the one in its message", got)
+	}
+	observed.AcceptedRisks = names
+	next = clusterversion.Next(next, observed)
+	want = "1.1.0, 1.0.1, 1.1.0 Recommended=True AllExposedRisksAccepted"
+	if got := summary(next.AvailableUpdates, next.ConditionalUpdates); got != want {
+		t.Errorf("got updates %s after all risks are accepted, want %s", got, want)
+	}
+	if c := condition(t, next, configv1.OperatorUpgradeable); c.Status != configv1.ConditionFalse {
+		t.Errorf("Upgradeable is %s after all risks are accepted, want False", c.Status)
+	}
+}
+
+// TestTransitionsOfRisks checks that a condition keeps its time while its status is the same.
+func TestTransitionsOfRisks(t *testing.T) {
+	observed := offered(risk("SlowDisks", true))
+	first := clusterversion.Next(configv1.ClusterVersionStatus{}, observed)
+	observed.Now = noon.Add(1e9 * 60)
+	second := clusterversion.Next(first, observed)
+	if diff := cmp.Diff(first.ConditionalUpdates, second.ConditionalUpdates); diff != "" {
+		t.Errorf("a minute later without a change (-before +after)\n%s", diff)
+	}
+	observed.AcceptedRisks = []string{"SlowDisks"}
+	third := clusterversion.Next(second, observed)
+	if got := third.ConditionalUpdates[0].Conditions[0].LastTransitionTime; !got.Equal(&metav1.Time{Time: observed.Now}) {
+		t.Errorf("Recommended has changed at %s, want %s", got, observed.Now)
+	}
+	if diff := cmp.Diff(first.ConditionalUpdateRisks, third.ConditionalUpdateRisks); diff != "" {
+		t.Errorf("the risk still applies (-before +after)\n%s", diff)
+	}
+}
+
+// TestManyRisks checks the limits of a ClusterVersion: the newest updates are kept, and the others reported.
+func TestManyRisks(t *testing.T) {
+	observed := offered()
+	observed.Retrieved.Offer.Updates = nil
+	for i := range 500 {
+		var risks []configv1.ConditionalUpdateRisk
+		for j := range 3 {
+			long := risk(fmt.Sprintf("Risk%d-%d", i, j), true)
+			long.Message = strings.Repeat("m", 2000)
+			risks = append(risks, long)
+		}
+		update := configv1.ConditionalUpdate{Release: release(fmt.Sprintf("1.%d.0", i+1)), Risks: risks}
+		observed.Retrieved.Offer.Conditional = append(observed.Retrieved.Offer.Conditional, update)
+	}
+	for i := range 500 {
+		observed.AcceptedRisks = append(observed.AcceptedRisks, fmt.Sprintf("Unknown%d", i))
+	}
+	next := clusterversion.Next(configv1.ClusterVersionStatus{}, observed)
+	if len(next.ConditionalUpdateRisks) > 500 {
+		t.Errorf("%d risks are listed, want at most 500", len(next.ConditionalUpdateRisks))
+	}
+	if got := next.ConditionalUpdates[0].Release.Version; got != "1.500.0" {
+		t.Errorf("the first update is %s, want the newest one", got)
+	}
+	c := condition(t, next, configv1.RetrievedUpdates)
+	for _, want := range []string{": a ClusterVersion has no room for it", "and "} {
+		if !strings.Contains(c.Message, want) {
+			t.Errorf("the message of RetrievedUpdates is %q, want %q in it", c.Message, want)
+		}
+	}
+}
+
+// TestWarningsOfAcceptedRisks checks which warnings an update has, and so which risks its history names.
+func TestWarningsOfAcceptedRisks(t *testing.T) {
+	for name, c := range map[string]struct {
+		version  string
+		accepted []string
+		want     string
+	}{
+		"an update without risks":       {version: "1.0.1"},
+		"an update that is not offered": {version: "1.2.0", want: "RecommendedUpdate-UnknownUpdate"},
+		"a risk":                        {version: "1.1.0", want: "RecommendedUpdate-SlowDisks"},
+		"an accepted risk": {
+			version: "1.1.0", accepted: []string{"SlowDisks", "Other"}, want: "AcceptedRisk-SlowDisks",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			observed := offered(risk("SlowDisks", true))
+			observed.AcceptedRisks = c.accepted
+			got := precondition.CheckNames(clusterversion.UpdateWarnings(observed, c.version))
+			if strings.Join(got, ", ") != c.want {
+				t.Errorf("got warnings %q, want %q", got, c.want)
+			}
+		})
+	}
+}
