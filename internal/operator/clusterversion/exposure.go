@@ -13,6 +13,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/precondition"
@@ -105,43 +106,44 @@ func (e *evaluation) add(update configv1.ConditionalUpdate) {
 		e.Available = append(e.Available, update.Release)
 		return
 	}
-	slices.SortStableFunc(update.Risks, compareRisks)
-	isSame := func(a, b configv1.ConditionalUpdateRisk) bool { return a.Name == b.Name }
-	update.Risks = slices.CompactFunc(update.Risks, isSame)
-	update.Risks = update.Risks[:min(len(update.Risks), mostRisks)]
-	for i, risk := range update.Risks {
-		if known, isKnown := e.risks[risk.Name]; isKnown && isEqual(known, risk) {
-			update.Risks[i] = known
-			continue
-		}
-		update.Risks[i].Conditions = []metav1.Condition{e.evaluate(risk)}
-	}
-	condition := e.recommend(update.Risks)
-	update.Conditions = []metav1.Condition{condition}
-	for _, risk := range update.Risks {
-		update.RiskNames = append(update.RiskNames, risk.Name)
-	}
-	text, err := json.Marshal(update)
+	evaluated := e.evaluateUpdate(update)
+	text, err := json.Marshal(evaluated)
 	if e.size += len(text); err != nil || e.size > mostUpdateSize || len(e.Conditional) == mostUpdates {
 		e.LeftOut = append(e.LeftOut, update.Release.Version+": a ClusterVersion has no room for it")
 		return
 	}
-	for _, risk := range update.Risks {
+	for _, risk := range evaluated.Risks {
 		if _, isKnown := e.risks[risk.Name]; !isKnown {
 			e.risks[risk.Name] = risk
 		}
 	}
-	e.Conditional = append(e.Conditional, update)
-	if condition.Status == metav1.ConditionTrue {
+	e.Conditional = append(e.Conditional, evaluated)
+	if evaluated.Conditions[0].Status == metav1.ConditionTrue {
 		e.Available = append(e.Available, update.Release)
 	}
+}
+
+// evaluateUpdate returns an update with the conditions and the names of its risks, and with its own condition.
+func (e *evaluation) evaluateUpdate(update configv1.ConditionalUpdate) configv1.ConditionalUpdate {
+	isSame := func(a, b configv1.ConditionalUpdateRisk) bool { return a.Name == b.Name }
+	risks := slices.CompactFunc(slices.SortedStableFunc(slices.Values(update.Risks), compareRisks), isSame)
+	update.Risks, update.RiskNames = risks[:min(len(risks), mostRisks)], nil
+	for i, risk := range update.Risks {
+		update.RiskNames = append(update.RiskNames, risk.Name)
+		if known, isKnown := e.risks[risk.Name]; isKnown && isEqual(known, risk) {
+			update.Risks[i] = known
+		} else {
+			update.Risks[i].Conditions = []metav1.Condition{e.evaluate(risk)}
+		}
+	}
+	update.Conditions = []metav1.Condition{e.recommend(update.Risks)}
+	return update
 }
 
 // isEqual reports whether two risks of one name have the same rules and texts.
 func isEqual(a, b configv1.ConditionalUpdateRisk) bool {
 	isSameRule := func(a, b configv1.ClusterCondition) bool {
-		return a.Type == b.Type &&
-			(a.PromQL == b.PromQL || a.PromQL != nil && b.PromQL != nil && *a.PromQL == *b.PromQL)
+		return a.Type == b.Type && ptr.Equal(a.PromQL, b.PromQL)
 	}
 	return a.Message == b.Message && a.URL == b.URL && slices.EqualFunc(a.MatchingRules, b.MatchingRules, isSameRule)
 }
@@ -154,8 +156,8 @@ func (e *evaluation) evaluate(risk configv1.ConditionalUpdateRisk) metav1.Condit
 	}
 	return metav1.Condition{
 		Type: applies, Status: metav1.ConditionUnknown, Reason: "EvaluationFailed",
-		Message: printable.Truncate(fmt.Sprintf("Could not evaluate exposure to update risk %s (Runlevel evaluates the "+
-			"rule Always, and this risk has others)\n  %[1]s description: %[2]s\n  %[1]s URL: %[3]s", risk.Name,
+		Message: printable.Truncate(fmt.Sprintf("Could not evaluate exposure to update risk %s (Runlevel evaluates "+
+			"the rule Always, and this risk has others)\n  %[1]s description: %[2]s\n  %[1]s URL: %[3]s", risk.Name,
 			risk.Message, risk.URL), longestMessage),
 	}
 }
@@ -178,8 +180,8 @@ func (e *evaluation) recommend(risks []configv1.ConditionalUpdateRisk) metav1.Co
 			reasons, messages = append(reasons, evaluated.Reason), append(messages, evaluated.Message)
 		case slices.Contains(e.observed.AcceptedRisks, risk.Name):
 			condition.Reason = "AllExposedRisksAccepted"
-			condition.Message = "The update is recommended, because either risk does not apply to this cluster or it is " +
-				"accepted by cluster admins."
+			condition.Message = "The update is recommended, because either risk does not apply to this cluster or it " +
+				"is accepted by cluster admins."
 		default:
 			condition.Status = metav1.ConditionFalse
 			reasons, messages = append(reasons, riskReason(risk.Name)), append(messages, risk.Message+" "+risk.URL)
@@ -266,13 +268,13 @@ func UpdateWarnings(observed Observation, version string) []precondition.Finding
 
 // warningsOf returns the warnings about an update with risks.
 func warningsOf(observed Observation, update configv1.ConditionalUpdate) []precondition.Finding {
-	e := evaluation{observed: observed, risks: map[string]configv1.ConditionalUpdateRisk{}}
-	e.add(*update.DeepCopy())
-	evaluated, oldVersion, newVersion := e.Conditional[0], observed.Retrieved.Version, update.Release.Version
+	e := evaluation{observed: observed}
+	evaluated := e.evaluateUpdate(*update.DeepCopy())
+	hop := fmt.Sprintf("from %s to %s", observed.Retrieved.Version, update.Release.Version)
 	if condition := evaluated.Conditions[0]; condition.Status != metav1.ConditionTrue {
 		return []precondition.Finding{{
 			Severity: precondition.Warns, Check: RiskNotRecommended, Of: condition.Reason,
-			Message: fmt.Sprintf("the update from %s to %s has %s=%s: %s", oldVersion, newVersion, condition.Type, condition.Status,
+			Message: fmt.Sprintf("the update %s has %s=%s: %s", hop, condition.Type, condition.Status,
 				inLine(condition.Message)),
 			Resolution: "choosing an update that oc adm upgrade lists",
 		}}
@@ -282,8 +284,8 @@ func warningsOf(observed Observation, update configv1.ConditionalUpdate) []preco
 		if meta.IsStatusConditionTrue(risk.Conditions, applies) {
 			warnings = append(warnings, precondition.Finding{
 				Severity: precondition.Warns, Check: RiskAccepted, Of: risk.Name,
-				Message: fmt.Sprintf("the risk of the update from %s to %s is accepted in "+
-					"spec.desiredUpdate.acceptRisks: %s %s", oldVersion, newVersion, inLine(risk.Message), risk.URL),
+				Message: fmt.Sprintf("the risk of the update %s is accepted in spec.desiredUpdate.acceptRisks: %s %s",
+					hop, inLine(risk.Message), risk.URL),
 				Resolution: "removing it from the accepted risks",
 			})
 		}

@@ -77,7 +77,8 @@ func TestRecommendedUpdates(t *testing.T) {
 		},
 		"it is not evaluated": {risks: list(metered), want: "1.0.1, 1.1.0 Recommended=Unknown EvaluationFailed"},
 		"it is not evaluated, and accepted": {
-			risks: list(metered), accepted: []string{"Metered"}, want: "1.0.1, 1.1.0 Recommended=Unknown EvaluationFailed",
+			risks: list(metered), accepted: []string{"Metered"},
+			want: "1.0.1, 1.1.0 Recommended=Unknown EvaluationFailed",
 		},
 		"one applies, one is not evaluated": {
 			risks: list(disks, metered), want: "1.0.1, 1.1.0 Recommended=False MultipleReasons",
@@ -105,7 +106,9 @@ func TestRisksOfTheCluster(t *testing.T) {
 	observed := offered()
 	observed.Overrides = []configv1.ComponentOverride{{Kind: "Deployment", Name: "web", Unmanaged: true}}
 	observed.Gates = []precondition.AdminGate{{
-		Name: "ack-1.0-prices", Message: "Prices move, see https://example.test/prices.", Resolution: "acknowledging it",
+		Name:       "ack-1.0-prices",
+		Message:    "Prices move, see https://example.test/prices.",
+		Resolution: "acknowledging it",
 	}}
 	next := clusterversion.Next(configv1.ClusterVersionStatus{}, observed)
 	want := "1.0.1, 1.1.0 Recommended=False MultipleReasons"
@@ -141,7 +144,8 @@ func TestTransitionsOfRisks(t *testing.T) {
 	}
 	observed.AcceptedRisks = []string{"SlowDisks"}
 	third := clusterversion.Next(second, observed)
-	if got := third.ConditionalUpdates[0].Conditions[0].LastTransitionTime; !got.Equal(&metav1.Time{Time: observed.Now}) {
+	got := third.ConditionalUpdates[0].Conditions[0].LastTransitionTime
+	if !got.Equal(&metav1.Time{Time: observed.Now}) {
 		t.Errorf("Recommended has changed at %s, want %s", got, observed.Now)
 	}
 	if diff := cmp.Diff(first.ConditionalUpdateRisks, third.ConditionalUpdateRisks); diff != "" {

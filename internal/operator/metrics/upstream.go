@@ -32,8 +32,8 @@ var (
 		"status",
 		"reason")
 	riskConditions = describe("cluster_version_risk_conditions",
-		"A condition of a risk of conditional updates: 1 if the risk applies to the cluster, 0 if not, -1 if that is not "+
-			"known.", "condition", "risk", "reason")
+		"A condition of a risk of conditional updates: 1 if the risk applies to the cluster, 0 if not, -1 if it is "+
+			"unknown.", "condition", "risk", "reason")
 	retrieval = describe("cluster_version_operator_update_retrieval_timestamp_seconds",
 		"When the update service last gave a valid response.", "name")
 	operatorUp = describe("cluster_operator_up",
