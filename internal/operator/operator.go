@@ -5,7 +5,8 @@
 // The reconciler (reconciler.go) computes the target of the ClusterVersion (target.go), sets it as the input of the
 // state machine, and writes the status, which package clusterversion computes. The state machine (statemachine.go)
 // accepts the target (candidate.go), applies it, and keeps it in place (current.go). Releases are read, and images
-// cached on disk, in releases.go; updates.go queries the update service. Start with Run.
+// cached on disk, in releases.go; updates.go queries the update service, and package prometheus evaluates risks of
+// updates. Start with Run.
 package operator
 
 import (
@@ -31,6 +32,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/operator/prometheus"
 	"github.com/runlevel/runlevel/internal/program/metricsserver"
 	"github.com/runlevel/runlevel/internal/program/startup"
 	"github.com/runlevel/runlevel/internal/record/lock"
@@ -43,20 +45,21 @@ import (
 // Options configure an operator.
 type Options struct {
 	// Payload is the release to apply if the ClusterVersion requests none: an image by digest, or a folder.
-	Payload   string
-	Namespace string   // namespace of the record and the lock; empty means session.DefaultNamespace
-	Name      string   // name of this process, as the holder of the lock; empty means its host name
-	Container string   // container of this process, if it is the only operator there: see lock.Options
-	Profile   string   // profile of the cluster; empty takes manifests of all profiles
-	Exclude   string   // leaves out manifests that are annotated exclude.release.openshift.io/NAME
-	Features  Features // features of a cluster without FeatureGate "cluster"
-	Standard  ready.Standard
-	Listen    string // the address of /healthz and /readyz; empty for none
-	CacheDir  string // the folder for pulled images; empty for none
-	Source    source.Options
-	Metrics   metricsserver.Serving
-	Cluster   string // the name of the cluster, in notifications
-	NotifyDir string // a folder with files of URLs to notify; empty for none
+	Payload    string
+	Namespace  string   // namespace of the record and the lock; empty means session.DefaultNamespace
+	Name       string   // name of this process, as the holder of the lock; empty means its host name
+	Container  string   // container of this process, if it is the only operator there: see lock.Options
+	Profile    string   // profile of the cluster; empty takes manifests of all profiles
+	Exclude    string   // leaves out manifests that are annotated exclude.release.openshift.io/NAME
+	Features   Features // features of a cluster without FeatureGate "cluster"
+	Standard   ready.Standard
+	Listen     string // the address of /healthz and /readyz; empty for none
+	CacheDir   string // the folder for pulled images; empty for none
+	Source     source.Options
+	Metrics    metricsserver.Serving
+	Prometheus prometheus.Options // Prometheus that evaluates risks of updates
+	Cluster    string             // the name of the cluster, in notifications
+	NotifyDir  string             // a folder with files of URLs to notify; empty for none
 	// StrictTombstones refuses a minor update with tombstones that the release before had, too.
 	StrictTombstones bool
 	// LockDuration is the time until the lock of a killed leader expires; 0 means half a minute.
@@ -78,6 +81,9 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 		return err
 	}
 	m := newStateMachine(c, o)
+	if m.prometheus, err = prometheus.New(o.Prometheus, m.notify); err != nil {
+		return err
+	}
 	if o.NotifyDir != "" {
 		m.sender = notify.NewSender(ctx,
 			notify.Options{Folder: o.NotifyDir, Cluster: o.Cluster, Log: ctrl.Log.WithName("notify")})
@@ -109,7 +115,7 @@ func (m *stateMachine) manage(ctx context.Context, connection *rest.Config) erro
 		return fmt.Errorf("serve metrics: %w", err)
 	}
 	lead := func(ctx context.Context) error { return ignoreCanceled(ctx, m.lead(ctx, connection)) }
-	for _, do := range []manager.RunnableFunc{lead, m.updates.run} {
+	for _, do := range []manager.RunnableFunc{lead, m.updates.run, m.prometheus.Run} {
 		if err := controllers.Add(do); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/operator/metrics"
+	"github.com/runlevel/runlevel/internal/operator/prometheus"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/session/notify"
@@ -47,15 +48,16 @@ import (
 // The machine ends with its context, when another process takes the lock or applies something else, and when the lock
 // is lost before there is a current release: a session that applies acquires a lost lock again.
 type stateMachine struct {
-	cluster  *cluster.Cluster
-	options  Options
-	releases *releases
-	events   *announcer
-	settings *settingsReader
-	updates  *updates
-	health   *health
-	counters *metrics.Counters
-	sender   *notify.Sender // sends notifications; nil without receivers
+	cluster    *cluster.Cluster
+	options    Options
+	releases   *releases
+	events     *announcer
+	settings   *settingsReader
+	updates    *updates
+	prometheus *prometheus.Follower // reads the Prometheus; nil without one
+	health     *health
+	counters   *metrics.Counters
+	sender     *notify.Sender // sends notifications; nil without receivers
 
 	outputChanged chan event.GenericEvent // receives an element when the output has changed
 	inputChanged  chan struct{}           // receives an element when the input was set

@@ -147,7 +147,8 @@ func offerOf(s configv1.ClusterVersionStatus) *clusterversion.Offer {
 		offer.Updates = slices.DeleteFunc(offer.Updates, isSame) // it is recommended
 		offered := configv1.ConditionalUpdate{Release: update.Release}
 		for _, risk := range update.Risks {
-			if risk.Conditions = nil; !clusterversion.IsClusterRisk(risk) {
+			if !clusterversion.IsClusterRisk(risk) {
+				risk.Conditions = nil
 				offered.Risks = append(offered.Risks, risk)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -53,6 +54,13 @@ func (g *graphServer) serve(images ...string) {
 				{"name": "SlowDisks", "url": "https://example.com/disks", "message": "Slow disks get slower.", "matchingRules": [{"type": "Always"}]}]}]
 		}`, images[0], images[1], images[2])
 	}
+}
+
+// setRule replaces the rule of the risk.
+func (g *graphServer) setRule(rule string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.graph = strings.Replace(g.graph, `{"type": "Always"}`, rule, 1)
 }
 
 // serveLargest serves a graph whose risks have the largest size that an answer allows, with texts that their
@@ -185,6 +193,39 @@ func TestAcceptedRisks(t *testing.T) {
 	if got, want := done.Status.History[0].AcceptedRisks, "AcceptedRisk-SlowDisks"; got != want {
 		t.Errorf("the history has the accepted risks %q, want %q", got, want)
 	}
+}
+
+// TestRisksAreEvaluated evaluates the query of a risk, and takes an alert as a risk.
+func TestRisksAreEvaluated(t *testing.T) {
+	t.Parallel()
+	var firing atomic.Bool
+	monitoring := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/api/v1/alerts" && firing.Load():
+			fmt.Fprint(w, `{"status": "success", "data": {"alerts": [{"state": "firing", "activeAt": "2026-01-01T00:00:00Z",
+				"labels": {"alertname": "KubeNodeNotReady", "severity": "warning"}, "annotations": {}}]}}`)
+		case r.URL.Path == "/api/v1/alerts":
+			fmt.Fprint(w, `{"status": "success", "data": {"alerts": []}}`)
+		default:
+			fmt.Fprint(w, `{"status": "success", "data": {"resultType": "vector", "result": [{"value": [1, "0"]}]}}`)
+		}
+	}))
+	t.Cleanup(monitoring.Close)
+	service := newGraphServer(t)
+	s := newStage(t)
+	s.options.Prometheus.URL = monitoring.URL
+	s.beginWith("1.0.0", shop)
+	s.until("installed", isAt("1.0.0"))
+	service.serve(s.options.Payload, s.push("1.0.1", shop), s.push("1.1.0", shop))
+	service.setRule(`{"type": "PromQL", "promql": {"promql": "disk_is_slow"}}`)
+	s.specify(func(spec *configv1.ClusterVersionSpec) {
+		spec.Upstream, spec.Channel = configv1.URL(service.URL), "stable"
+	})
+	s.until("the risk does not apply", offers("1.1.0, 1.0.1, 1.1.0 Recommended=True NotExposedToRisks"))
+	firing.Store(true)
+	s.restart()
+	s.until("the alert is a risk", offers(
+		"1.1.0 Recommended=False KubeNodeNotReady, 1.0.1 Recommended=False KubeNodeNotReady"))
 }
 
 // TestUpdatesOfAnUpdateService takes updates that an update service offers, also when it does not answer any more.

@@ -34,6 +34,8 @@ type Observation struct {
 	Applied *AppliedRelease
 	// Retrieved is the last response of the update service. Nil leaves the updates of the previous status unchanged.
 	Retrieved *Retrieved
+	// Monitoring is the state of the Prometheus; nil without one.
+	Monitoring *Monitoring
 }
 
 // An AppliedRelease is the current release and its progress: the operator applies it, or keeps it in place.

@@ -3,6 +3,7 @@ package clusterversion
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -43,8 +44,8 @@ const (
 	mostUpdateSize = 640 << 10
 )
 
-// Expose evaluates the risks of all offered updates: those that the update service has sent, and for updates to another
-// minor version also those that block it.
+// Expose evaluates the risks of all offered updates: those that the update service has sent, those of firing alerts,
+// and for updates to another minor version also those that block it.
 func Expose(observed Observation) Exposure {
 	retrieved := observed.Retrieved
 	if retrieved == nil || retrieved.Offer == nil {
@@ -60,8 +61,13 @@ func Expose(observed Observation) Exposure {
 	})
 	e := evaluation{observed: observed, risks: map[string]configv1.ConditionalUpdateRisk{}}
 	ofCluster := clusterRisks(observed)
+	var ofAlerts []configv1.ConditionalUpdateRisk
+	if observed.Monitoring != nil {
+		ofAlerts = alertRisks(observed.Monitoring.Alerts)
+	}
 	for _, update := range updates {
 		full := *update.DeepCopy()
+		full.Risks = append(full.Risks, ofAlerts...)
 		if precondition.IsMinor(retrieved.Version, update.Release.Version) {
 			full.Risks = append(full.Risks, ofCluster...)
 		}
@@ -75,6 +81,25 @@ func Expose(observed Observation) Exposure {
 		}
 	}
 	return e.Exposure
+}
+
+// Queries returns the queries of the risks that an update service has sent.
+func Queries(retrieved *Retrieved) []string {
+	if retrieved == nil || retrieved.Offer == nil {
+		return nil
+	}
+	var queries []string
+	for _, update := range retrieved.Offer.Conditional {
+		for _, risk := range update.Risks {
+			for _, rule := range risk.MatchingRules {
+				if rule.PromQL != nil {
+					queries = append(queries, rule.PromQL.PromQL)
+				}
+			}
+		}
+	}
+	slices.Sort(queries)
+	return slices.Compact(queries)
 }
 
 // mostUpdates is the maximum number of conditional updates, and of their risks, by the definition of ClusterVersion.
@@ -148,18 +173,44 @@ func isEqual(a, b configv1.ConditionalUpdateRisk) bool {
 	return a.Message == b.Message && a.URL == b.URL && slices.EqualFunc(a.MatchingRules, b.MatchingRules, isSameRule)
 }
 
-// evaluate returns the condition Applies of a risk. The first rule that can be evaluated decides.
+// evaluate returns the condition Applies of a risk. The first rule that can be evaluated decides. The source of a risk
+// that always applies may have set the condition.
 func (e *evaluation) evaluate(risk configv1.ConditionalUpdateRisk) metav1.Condition {
-	isAlways := func(rule configv1.ClusterCondition) bool { return rule.Type == "Always" }
-	if slices.ContainsFunc(risk.MatchingRules, isAlways) {
-		return metav1.Condition{Type: applies, Status: metav1.ConditionTrue, Reason: "Match"}
+	var problems []string
+	for _, rule := range risk.MatchingRules {
+		matches, err := e.matches(rule)
+		switch set := meta.FindStatusCondition(risk.Conditions, applies); {
+		case err != nil:
+			problems = append(problems, err.Error())
+		case matches && set != nil && set.Status == metav1.ConditionTrue:
+			return *set
+		case matches:
+			return metav1.Condition{Type: applies, Status: metav1.ConditionTrue, Reason: "Match"}
+		default:
+			return metav1.Condition{Type: applies, Status: metav1.ConditionFalse, Reason: "NotMatch"}
+		}
 	}
+	message := fmt.Sprintf("Could not evaluate exposure to update risk %s (%s)\n  %[1]s description: %[3]s\n"+
+		"  %[1]s URL: %[4]s", risk.Name, strings.Join(problems, ", "), risk.Message, risk.URL)
 	return metav1.Condition{
 		Type: applies, Status: metav1.ConditionUnknown, Reason: "EvaluationFailed",
-		Message: printable.Truncate(fmt.Sprintf("Could not evaluate exposure to update risk %s (Runlevel evaluates "+
-			"the rule Always, and this risk has others)\n  %[1]s description: %[2]s\n  %[1]s URL: %[3]s", risk.Name,
-			risk.Message, risk.URL), longestMessage),
+		Message: printable.Truncate(message, longestMessage),
 	}
+}
+
+// matches reports whether the cluster matches a rule.
+func (e *evaluation) matches(rule configv1.ClusterCondition) (bool, error) {
+	if rule.Type == "Always" {
+		return true, nil
+	}
+	if e.observed.Monitoring == nil {
+		return false, errors.New("the operator has no Prometheus: set --prometheus-url")
+	}
+	result, isEvaluated := e.observed.Monitoring.Queries[rule.PromQL.PromQL]
+	if !isEvaluated {
+		return false, errors.New("its query has not been evaluated yet")
+	}
+	return result.Matches, result.Err
 }
 
 // recommend returns the condition Recommended of an update with evaluated risks. Risks that the administrator accepts
@@ -227,9 +278,12 @@ const riskURL = "https://github.com/runlevel/runlevel/blob/main/docs/status.md#w
 
 var firstURL = regexp.MustCompile(`https://[^\s;,)]+`)
 
-// IsClusterRisk reports whether a risk is one that blocks updates to another minor version. All others are from the
-// update service.
+// IsClusterRisk reports whether a risk is that of an alert, or one that blocks updates to another minor version. All
+// others are from the update service.
 func IsClusterRisk(risk configv1.ConditionalUpdateRisk) bool {
+	if c := meta.FindStatusCondition(risk.Conditions, applies); c != nil && c.Reason == alertReason {
+		return true
+	}
 	check, _, _ := strings.Cut(risk.Name, "-")
 	return slices.Contains([]string{
 		RiskUpdating, RiskOverrides, RiskDeletes, RiskAdminAck, RiskOperator, RiskMissing,

@@ -1,9 +1,11 @@
 package clusterversion_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
@@ -207,5 +209,87 @@ func TestWarningsOfAcceptedRisks(t *testing.T) {
 				t.Errorf("got warnings %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// TestEvaluatedQueries checks risks with queries: the first rule that can be evaluated decides.
+func TestEvaluatedQueries(t *testing.T) {
+	metered := risk("Metered", false)
+	always := risk("Metered", false)
+	always.MatchingRules = append(always.MatchingRules, configv1.ClusterCondition{Type: "Always"})
+	for name, c := range map[string]struct {
+		risk   configv1.ConditionalUpdateRisk
+		result *clusterversion.QueryResult
+		want   string
+	}{
+		"a match": {metered, &clusterversion.QueryResult{Matches: true}, "1.0.1, 1.1.0 Recommended=False Metered"},
+		"no match": {
+			metered, &clusterversion.QueryResult{}, "1.1.0, 1.0.1, 1.1.0 Recommended=True NotExposedToRisks",
+		},
+		"an error": {
+			metered, &clusterversion.QueryResult{Err: errors.New("no response")},
+			"1.0.1, 1.1.0 Recommended=Unknown EvaluationFailed",
+		},
+		"no result yet": {metered, nil, "1.0.1, 1.1.0 Recommended=Unknown EvaluationFailed"},
+		"an error before another rule": {
+			always, &clusterversion.QueryResult{Err: errors.New("no response")},
+			"1.0.1, 1.1.0 Recommended=False Metered",
+		},
+		"no match before another rule": {
+			always, &clusterversion.QueryResult{}, "1.1.0, 1.0.1, 1.1.0 Recommended=True NotExposedToRisks",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			observed := offered(c.risk)
+			observed.Monitoring = &clusterversion.Monitoring{Queries: map[string]clusterversion.QueryResult{}}
+			if c.result != nil {
+				observed.Monitoring.Queries["up"] = *c.result
+			}
+			exposure := clusterversion.Expose(observed)
+			if got := summary(exposure.Available, exposure.Conditional); got != c.want {
+				t.Errorf("got updates %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestAlertsAreRisks checks that firing alerts are risks of all updates, also of patches.
+func TestAlertsAreRisks(t *testing.T) {
+	alert := func(name, severity, node string, after time.Duration) clusterversion.Alert {
+		return clusterversion.Alert{
+			Labels: map[string]string{"alertname": name, "severity": severity},
+			Annotations: map[string]string{
+				"summary": node + " is not well", "runbook_url": "https://example.test/" + name,
+			},
+			Since: noon.Add(after),
+		}
+	}
+	observed := offered()
+	observed.Monitoring = &clusterversion.Monitoring{Alerts: []clusterversion.Alert{
+		alert("KubeNodeNotReady", "warning", "node a", -time.Hour),
+		alert("KubeNodeNotReady", "warning", "node b", -time.Minute),
+		alert("Watchdog", "none", "nothing", -time.Hour),
+	}}
+	next := clusterversion.Next(configv1.ClusterVersionStatus{}, observed)
+	want := "1.1.0 Recommended=False KubeNodeNotReady, 1.0.1 Recommended=False KubeNodeNotReady"
+	if got := summary(next.AvailableUpdates, next.ConditionalUpdates); got != want {
+		t.Fatalf("got updates %s, want %s", got, want)
+	}
+	applies := next.ConditionalUpdateRisks[0].Conditions[0]
+	const message = "warning alert KubeNodeNotReady firing, which may slow workload redistribution during rolling node " +
+		"updates. node a is not well. The alert has no description. https://example.test/KubeNodeNotReady; " +
+		"warning alert KubeNodeNotReady firing"
+	if applies.Reason != "Alert:firing" || !strings.HasPrefix(applies.Message, message) {
+		t.Errorf("got reason %s and message %q, want reason Alert:firing and message %q…", applies.Reason,
+			applies.Message, message)
+	}
+	if since := noon.Add(-time.Hour); !applies.LastTransitionTime.Equal(&metav1.Time{Time: since}) {
+		t.Errorf("the risk applies since %s, want %s", applies.LastTransitionTime, since)
+	}
+	observed.AcceptedRisks = []string{"KubeNodeNotReady"}
+	next = clusterversion.Next(next, observed)
+	want = "1.1.0, 1.0.1, 1.1.0 Recommended=True AllExposedRisksAccepted, 1.0.1 Recommended=True AllExposedRisksAccepted"
+	if got := summary(next.AvailableUpdates, next.ConditionalUpdates); got != want {
+		t.Errorf("got updates %s after the alert is accepted, want %s", got, want)
 	}
 }

@@ -76,7 +76,9 @@ func (b *builder) setExposure(exposure Exposure) {
 	follow := func(key string, conditions []metav1.Condition) []metav1.Condition {
 		followed := slices.Clone(before[key])
 		for _, condition := range conditions {
-			condition.LastTransitionTime = b.now
+			if condition.LastTransitionTime.IsZero() {
+				condition.LastTransitionTime = b.now
+			}
 			meta.SetStatusCondition(&followed, condition)
 		}
 		return followed

@@ -1,0 +1,179 @@
+// Package prometheus reads a Prometheus for the operator: it evaluates the queries of the risks of updates, and lists
+// the alerts that fire. It does not judge them: package clusterversion does.
+//
+// A query is evaluated once per hour, and at most one query per second, as by OpenShift's cluster-version operator. One
+// that fails is repeated after a minute. Start with New; Run sends the requests, and Follow returns the last results.
+package prometheus
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// Options configure a client.
+type Options struct {
+	URL       string // empty for no Prometheus
+	CAFile    string // certificates of authorities, beside those of the system
+	TokenFile string // a bearer token, which is read for each request
+}
+
+// Check returns the error in the options.
+func (o Options) Check() error {
+	parsed, err := url.Parse(o.URL)
+	switch {
+	case o.URL == "" && (o.CAFile != "" || o.TokenFile != ""):
+		return errors.New("--prometheus-ca-file and --prometheus-token-file need --prometheus-url")
+	case o.URL == "":
+		return nil
+	case err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https":
+		return fmt.Errorf("--prometheus-url: %q is not the URL of a Prometheus, such as "+
+			"https://prometheus.example:9090", o.URL)
+	case parsed.Scheme == "http" && o.TokenFile != "":
+		return errors.New("--prometheus-token-file: a token is only sent over https")
+	default:
+		return nil
+	}
+}
+
+// Limits of a request.
+const (
+	requestTimeout = time.Minute
+	maxResponse    = 8 << 20 // bytes
+	maxError       = 300     // bytes of a message
+)
+
+// A client sends requests to a Prometheus.
+type client struct {
+	api     promv1.API
+	timeout time.Duration
+}
+
+func newClient(o Options) (*client, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if o.CAFile != "" {
+		pem, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("--prometheus-ca-file: %w", err)
+		}
+		authorities, err := x509.SystemCertPool()
+		if err != nil {
+			authorities = x509.NewCertPool()
+		}
+		if !authorities.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--prometheus-ca-file: %s has no certificate in PEM", o.CAFile)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: authorities}
+	}
+	connection, err := api.NewClient(api.Config{
+		Address: o.URL, RoundTripper: &roundTripper{base: transport, tokenFile: o.TokenFile},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &client{api: promv1.NewAPI(connection), timeout: requestTimeout}, nil
+}
+
+// A roundTripper adds the token to requests, and limits responses.
+type roundTripper struct {
+	base      http.RoundTripper
+	tokenFile string
+}
+
+// RoundTrip answers a POST itself: the client repeats it as a GET, for which a proxy may demand fewer rights.
+func (r *roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method == http.MethodPost {
+		return &http.Response{StatusCode: http.StatusNotImplemented, Body: http.NoBody, Request: request}, nil
+	}
+	if r.tokenFile != "" {
+		token, err := os.ReadFile(r.tokenFile)
+		if err != nil {
+			return nil, err
+		}
+		request = request.Clone(request.Context())
+		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	}
+	response, err := r.base.RoundTrip(request)
+	if err == nil {
+		response.Body = http.MaxBytesReader(nil, response.Body, maxResponse)
+	}
+	return response, err
+}
+
+// query reports whether the cluster matches a query: its result has one sample, which is 0 or 1.
+func (c *client) query(ctx context.Context, query string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	result, _, err := c.api.Query(ctx, query, time.Now())
+	if err != nil {
+		return false, fmt.Errorf("executing PromQL query: %w", shorten(err))
+	}
+	vector, isVector := result.(model.Vector)
+	switch {
+	case !isVector:
+		return false, fmt.Errorf("the result of its PromQL query is a %s: it must be a vector", result.Type())
+	case len(vector) != 1:
+		return false, fmt.Errorf("the result of its PromQL query has %d samples: it must have 1", len(vector))
+	case vector[0].Value != 0 && vector[0].Value != 1:
+		return false, fmt.Errorf("the result of its PromQL query is %v: it must be 0 or 1", vector[0].Value)
+	default:
+		return vector[0].Value == 1, nil
+	}
+}
+
+// alerts returns the firing alerts.
+func (c *client) alerts(ctx context.Context) ([]clusterversion.Alert, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	result, err := c.api.Alerts(ctx)
+	if err != nil {
+		return nil, shorten(err)
+	}
+	var firing []clusterversion.Alert
+	for _, alert := range result.Alerts {
+		if alert.State == promv1.AlertStateFiring {
+			firing = append(firing, clusterversion.Alert{
+				Labels: texts(alert.Labels), Annotations: texts(alert.Annotations), Since: alert.ActiveAt,
+			})
+		}
+	}
+	return firing, nil
+}
+
+func texts(labels model.LabelSet) map[string]string {
+	all := make(map[string]string, len(labels))
+	for name, value := range labels {
+		all[string(name)] = string(value)
+	}
+	return all
+}
+
+// shorten returns an error in one line that is not too long for a condition.
+func shorten(err error) error {
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return fmt.Errorf("the response has more than %d bytes", tooLarge.Limit)
+	case errors.Is(err, context.DeadlineExceeded):
+		return errors.New("no response in time")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the response ends too early")
+	default:
+		return errors.New(printable.Truncate(printable.Line(err.Error()), maxError))
+	}
+}

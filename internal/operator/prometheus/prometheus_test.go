@@ -1,0 +1,212 @@
+package prometheus
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
+)
+
+// answering returns a client of a Prometheus that answers each request with a text.
+func answering(t *testing.T, status int, text string) *client {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			t.Errorf("got %s %s, want GET", r.Method, r.URL)
+		}
+		w.WriteHeader(status)
+		fmt.Fprint(w, text)
+	}))
+	t.Cleanup(server.Close)
+	c, err := newClient(Options{URL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// vector returns the answer to a query whose result has samples.
+func vector(samples ...string) string {
+	var all []string
+	for _, sample := range samples {
+		all = append(all, fmt.Sprintf(`{"metric": {}, "value": [1764504000, %q]}`, sample))
+	}
+	return `{"status": "success", "data": {"resultType": "vector", "result": [` + strings.Join(all, ",") + `]}}`
+}
+
+func TestAnswersOfAPrometheus(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status int
+		answer string
+		want   bool
+		err    string
+	}{
+		"a match":       {answer: vector("1"), want: true},
+		"no match":      {answer: vector("0")},
+		"another value": {answer: vector("2"), err: "it must be 0 or 1"},
+		"no samples":    {answer: vector(), err: "has 0 samples: it must have 1"},
+		"two samples":   {answer: vector("1", "1"), err: "has 2 samples: it must have 1"},
+		"a scalar": {
+			answer: `{"status": "success", "data": {"resultType": "scalar", "result": [1764504000, "1"]}}`,
+			err:    "is a scalar: it must be a vector",
+		},
+		"an error": {
+			status: http.StatusBadRequest,
+			answer: `{"status": "error", "errorType": "bad_data", "error": "parse error"}`,
+			err:    "bad_data: parse error",
+		},
+		"a page":          {answer: "<html><body>Log in</body></html>", err: "executing PromQL query: "},
+		"nothing":         {answer: "", err: "executing PromQL query: "},
+		"a login page":    {status: http.StatusForbidden, answer: "<html>", err: "403"},
+		"a long response": {answer: strings.Repeat(" ", maxResponse+1), err: "has more than 8388608 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			status := c.status
+			if status == 0 {
+				status = http.StatusOK
+			}
+			got, err := answering(t, status, c.answer).query(t.Context(), "up")
+			if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("got %t, error %v; want %t, error %q", got, err, c.want, c.err)
+			}
+			if err != nil && len(err.Error()) > maxError+100 {
+				t.Errorf("the error has %d bytes", len(err.Error()))
+			}
+		})
+	}
+}
+
+// TestSilentPrometheus has a Prometheus that accepts a connection, and does not answer.
+func TestSilentPrometheus(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	c, err := newClient(Options{URL: "http://" + listener.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.timeout = 50 * time.Millisecond
+	if _, err := c.query(t.Context(), "up"); err == nil || !strings.Contains(err.Error(), "no response in time") {
+		t.Errorf("got error %v, want no response in time", err)
+	}
+}
+
+func TestCheckOfOptions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		options Options
+		want    string
+	}{
+		{Options{}, ""},
+		{Options{URL: "https://prometheus.example:9090", TokenFile: "token"}, ""},
+		{Options{URL: "prometheus.example:9090"}, "is not the URL of a Prometheus"},
+		{Options{URL: "http://prometheus.example", TokenFile: "token"}, "a token is only sent over https"},
+		{Options{CAFile: "ca.crt"}, "need --prometheus-url"},
+	} {
+		err := c.options.Check()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: got error %v, want %q", c.options, err, c.want)
+		}
+	}
+}
+
+// rules are alerts of which one fires.
+const rules = `
+groups:
+- name: test
+  interval: 1s
+  rules:
+  - alert: KubeNodeNotReady
+    expr: vector(1)
+    labels: {severity: warning}
+    annotations: {summary: A node is not ready, runbook_url: "https://example.test/node"}
+  - alert: Waiting
+    expr: vector(1)
+    for: 1h
+`
+
+// TestRealPrometheus evaluates queries, and reads alerts, in the program.
+func TestRealPrometheus(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("prometheus")
+	if err != nil {
+		t.Skip("install prometheus to run this test")
+	}
+	folder := t.TempDir()
+	for name, text := range map[string]string{"prometheus.yml": "rule_files: [rules.yml]\n", "rules.yml": rules} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	command := exec.CommandContext(t.Context(), program, "--config.file="+filepath.Join(folder, "prometheus.yml"),
+		"--storage.tsdb.path="+filepath.Join(folder, "data"), "--web.listen-address="+address)
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = command.Wait() }()
+	defer func() { _ = command.Process.Kill() }()
+	changed := make(chan struct{}, 100)
+	follower, err := New(Options{URL: "http://" + address}, func() { changed <- struct{}{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "it listens", func(ctx context.Context) bool {
+		_, err := follower.client.query(ctx, "vector(0)")
+		return err == nil
+	})
+	poll(t, "its rules are evaluated", func(ctx context.Context) bool {
+		alerts, err := follower.client.alerts(ctx)
+		return err == nil && len(alerts) > 0
+	})
+	go func() { _ = follower.Run(t.Context()) }()
+	queries := []string{"vector(1)", "vector(0)", "up{"}
+	var got *clusterversion.Monitoring
+	for got = follower.Follow(queries); len(got.Queries) < len(queries) || len(got.Alerts) == 0; {
+		<-changed
+		got = follower.Follow(queries)
+	}
+	if result := got.Queries["vector(1)"]; !result.Matches || result.Err != nil {
+		t.Errorf("vector(1): got %+v, want a match", result)
+	}
+	if result := got.Queries["vector(0)"]; result.Matches || result.Err != nil {
+		t.Errorf("vector(0): got %+v, want no match", result)
+	}
+	if err := got.Queries["up{"].Err; err == nil || !strings.Contains(err.Error(), "parse error") {
+		t.Errorf("up{: got error %v, want a parse error", err)
+	}
+	if len(got.Alerts) != 1 || got.Alerts[0].Labels["alertname"] != "KubeNodeNotReady" || got.Alerts[0].Since.IsZero() {
+		t.Errorf("got alerts %+v, want the one that fires", got.Alerts)
+	}
+}
+
+// poll waits until a condition holds.
+func poll(t *testing.T, what string, holds func(context.Context) bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) { return holds(ctx), nil })
+	if err != nil {
+		t.Fatalf("waiting until %s: %v", what, err)
+	}
+}
