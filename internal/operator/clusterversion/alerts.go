@@ -73,7 +73,7 @@ func alertRisks(alerts []Alert) []configv1.ConditionalUpdateRisk {
 	risks := map[string]configv1.ConditionalUpdateRisk{}
 	for _, alert := range alerts {
 		name, effect := alert.Labels["alertname"], alert.effect()
-		if name == "" || len(name) > longestRisk || effect == "" {
+		if name == "" || len(name) > maxRiskName || effect == "" {
 			continue
 		}
 		applied := metav1.Condition{

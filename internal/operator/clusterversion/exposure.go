@@ -39,9 +39,9 @@ const (
 // Limits of an exposure. The definition of ClusterVersion has the first two; the last one keeps the object below the
 // size that etcd accepts.
 const (
-	mostRisks      = 200 // of an update
-	longestRisk    = 256 // the length of a name, in bytes
-	mostUpdateSize = 640 << 10
+	maxRisks      = 200 // of an update
+	maxRiskName   = 256 // the length of a name, in bytes
+	maxUpdateSize = 640 << 10
 )
 
 // Expose evaluates the risks of all offered updates: those that the update service has sent, those of firing alerts,
@@ -74,7 +74,7 @@ func Expose(observed Observation) Exposure {
 		e.add(full)
 	}
 	e.Risks = slices.SortedFunc(maps.Values(e.risks), compareRisks)
-	e.Risks = e.Risks[:min(len(e.Risks), mostUpdates)]
+	e.Risks = e.Risks[:min(len(e.Risks), maxUpdates)]
 	for _, name := range observed.AcceptedRisks {
 		if _, isKnown := e.risks[name]; !isKnown {
 			e.Unknown = append(e.Unknown, name)
@@ -102,8 +102,8 @@ func Queries(retrieved *Retrieved) []string {
 	return slices.Compact(queries)
 }
 
-// mostUpdates is the maximum number of conditional updates, and of their risks, by the definition of ClusterVersion.
-const mostUpdates = 500
+// maxUpdates is the maximum number of conditional updates, and of their risks, by the definition of ClusterVersion.
+const maxUpdates = 500
 
 func compareRisks(a, b configv1.ConditionalUpdateRisk) int { return strings.Compare(a.Name, b.Name) }
 
@@ -133,7 +133,7 @@ func (e *evaluation) add(update configv1.ConditionalUpdate) {
 	}
 	evaluated := e.evaluateUpdate(update)
 	text, err := json.Marshal(evaluated)
-	if e.size += len(text); err != nil || e.size > mostUpdateSize || len(e.Conditional) == mostUpdates {
+	if e.size += len(text); err != nil || e.size > maxUpdateSize || len(e.Conditional) == maxUpdates {
 		e.LeftOut = append(e.LeftOut, update.Release.Version+": a ClusterVersion has no room for it")
 		return
 	}
@@ -152,7 +152,7 @@ func (e *evaluation) add(update configv1.ConditionalUpdate) {
 func (e *evaluation) evaluateUpdate(update configv1.ConditionalUpdate) configv1.ConditionalUpdate {
 	isSame := func(a, b configv1.ConditionalUpdateRisk) bool { return a.Name == b.Name }
 	risks := slices.CompactFunc(slices.SortedStableFunc(slices.Values(update.Risks), compareRisks), isSame)
-	update.Risks, update.RiskNames = risks[:min(len(risks), mostRisks)], nil
+	update.Risks, update.RiskNames = risks[:min(len(risks), maxRisks)], nil
 	for i, risk := range update.Risks {
 		update.RiskNames = append(update.RiskNames, risk.Name)
 		if known, isKnown := e.risks[risk.Name]; isKnown && isEqual(known, risk) {
@@ -264,7 +264,7 @@ func clusterRisks(observed Observation) []configv1.ConditionalUpdateRisk {
 	var all []configv1.ConditionalUpdateRisk
 	for _, finding := range Risks(observed) {
 		all = append(all, configv1.ConditionalUpdateRisk{
-			Name:          printable.Truncate(finding.Name(), longestRisk),
+			Name:          printable.Truncate(finding.Name(), maxRiskName),
 			Message:       finding.Message,
 			URL:           cmp.Or(firstURL.FindString(finding.Message), riskURL),
 			MatchingRules: []configv1.ClusterCondition{{Type: "Always"}},

@@ -50,7 +50,7 @@ func (b *builder) setUpdates() {
 	}
 	if len(exposure.Unknown) > 0 && r.Offer != nil {
 		notes = append(notes, "spec.desiredUpdate.acceptRisks: no update has the risk "+
-			printable.Few(exposure.Unknown, mostNames))
+			printable.Few(exposure.Unknown, maxNames))
 	}
 	switch {
 	case r.IsPending:
