@@ -99,23 +99,23 @@ func newIndex(tasks []Task) *index {
 }
 
 // servedBy finds the workloads whose pods a Service selects.
-func (in *index) servedBy(service types.NamespacedName) []int {
-	found, known := in.served[service]
+func (ix *index) servedBy(service types.NamespacedName) []int {
+	found, known := ix.served[service]
 	if !known {
-		found = in.findWorkloads(service)
-		in.served[service] = found
+		found = ix.findWorkloads(service)
+		ix.served[service] = found
 	}
 	return found
 }
 
-func (in *index) findWorkloads(service types.NamespacedName) []int {
-	position, known := in.services[service]
+func (ix *index) findWorkloads(service types.NamespacedName) []int {
+	position, known := ix.services[service]
 	if !known {
 		return nil
 	}
 	var found []int
-	for _, i := range in.workloads.Candidates(in.tasks[position].Object()) {
-		if Selects(in.tasks[position].Object(), in.tasks[i].Object()) {
+	for _, i := range ix.workloads.Candidates(ix.tasks[position].Object()) {
+		if Selects(ix.tasks[position].Object(), ix.tasks[i].Object()) {
 			found = append(found, i)
 		}
 	}

@@ -68,14 +68,14 @@ func (n *needs) add(m *payload.Manifest, right Right, name string, verbs ...stri
 
 // findNeeds returns the rights that the update needs: on the record and the lock, and on the objects that are applied,
 // deleted, and watched until they are ready.
-func (in Input) findNeeds(places []place, newNamespace bool) []*need {
+func (input Input) findNeeds(places []place, newNamespace bool) []*need {
 	n := &needs{at: map[string]*need{}}
 	if newNamespace {
 		n.add(nil, Right{Resource: namespaces}, "", "create")
 	}
 	for _, resource := range []schema.GroupResource{configMaps, leases} {
-		right := Right{Resource: resource, Namespace: in.Namespace}
-		n.add(nil, right, lock.Name(in.Record.Release), "get", "update")
+		right := Right{Resource: resource, Namespace: input.Namespace}
+		n.add(nil, right, lock.Name(input.Record.Release), "get", "update")
 		n.add(nil, right, "", "create")
 	}
 	for _, p := range places {
@@ -95,17 +95,17 @@ func (in Input) findNeeds(places []place, newNamespace bool) []*need {
 		default: // an apply may create, and then the server knows the name
 			n.add(p.manifest, right, id.Name, "get", "create", "patch")
 		}
-		if ready.Awaits(p.manifest.Object(), in.Standard) {
+		if ready.Awaits(p.manifest.Object(), input.Standard) {
 			n.add(p.manifest, right, "", "list", "watch")
-			in.addServiceNeeds(n, p.manifest)
+			input.addServiceNeeds(n, p.manifest)
 		}
 	}
 	return n.all
 }
 
 // addServiceNeeds adds the rights to check the Services that the API server calls for an object.
-func (in Input) addServiceNeeds(n *needs, m *payload.Manifest) {
-	if in.Standard == ready.Upstream {
+func (input Input) addServiceNeeds(n *needs, m *payload.Manifest) {
+	if input.Standard == ready.Upstream {
 		return
 	}
 	for _, service := range kinds.CalledServices(m.Object()) {
@@ -134,12 +134,12 @@ func addHookNeeds(n *needs, p place) {
 }
 
 // missingRights returns the rights that are not granted. For a user with all rights, it sends one review.
-func (in Input) missingRights(ctx context.Context, c *cluster.Cluster, places []place) ([]Right, error) {
+func (input Input) missingRights(ctx context.Context, c *cluster.Cluster, places []place) ([]Right, error) {
 	everything := authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}
 	if all, err := may(ctx, c, everything); all || err != nil {
 		return nil, err
 	}
-	return missingOf(ctx, c, in.findNeeds(places, in.hasNoNamespace(ctx, c)))
+	return missingOf(ctx, c, input.findNeeds(places, input.hasNoNamespace(ctx, c)))
 }
 
 // missingOf returns the parts of needs that are not granted.
@@ -185,11 +185,11 @@ func Lacking(ctx context.Context, c *cluster.Cluster, needed []NamedRight) ([]Ri
 }
 
 // hasNoNamespace reports whether the namespace of the record does not exist yet.
-func (in Input) hasNoNamespace(ctx context.Context, c *cluster.Cluster) bool {
-	if in.Record.Newest() != nil {
+func (input Input) hasNoNamespace(ctx context.Context, c *cluster.Cluster) bool {
+	if input.Record.Newest() != nil {
 		return false
 	}
-	_, err := c.Client.CoreV1().Namespaces().Get(ctx, in.Namespace, metav1.GetOptions{})
+	_, err := c.Client.CoreV1().Namespaces().Get(ctx, input.Namespace, metav1.GetOptions{})
 	return apierrors.IsNotFound(err)
 }
 

@@ -77,11 +77,11 @@ func Gather(ctx context.Context, c *cluster.Cluster, input Input) (*Facts, error
 }
 
 // holder returns the holder of the lock. If we may not read the lock, MissingRights reports it.
-func (in Input) holder(ctx context.Context) (*lock.Holder, error) {
-	if in.Lock == nil {
+func (input Input) holder(ctx context.Context) (*lock.Holder, error) {
+	if input.Lock == nil {
 		return nil, nil
 	}
-	held, err := in.Lock.Holder(ctx)
+	held, err := input.Lock.Holder(ctx)
 	if reason.Of(err) == lock.ReasonDenied {
 		return nil, nil
 	}
@@ -141,13 +141,13 @@ func concurrently(n int, do func(i int)) {
 }
 
 // tombstoneObjects returns the existing objects of tombstones: an install has deleted none.
-func (in Input) tombstoneObjects() []kinds.ID {
-	if in.Before == nil {
+func (input Input) tombstoneObjects() []kinds.ID {
+	if input.Before == nil {
 		return nil
 	}
 	var found []kinds.ID
-	for _, m := range in.Payload.Manifests {
-		if _, exists := in.Before.Find(m.ID()); exists && m.IsTombstone() {
+	for _, m := range input.Payload.Manifests {
+		if _, exists := input.Before.Find(m.ID()); exists && m.IsTombstone() {
 			found = append(found, m.ID())
 		}
 	}
@@ -155,18 +155,18 @@ func (in Input) tombstoneObjects() []kinds.ID {
 }
 
 // claims finds the objects that other releases have.
-func (in Input) claims(ctx context.Context, c *cluster.Cluster, places []place) []Claim {
-	if in.Before == nil {
+func (input Input) claims(ctx context.Context, c *cluster.Cluster, places []place) []Claim {
+	if input.Before == nil {
 		return nil
 	}
 	owners := make([]string, len(places))
 	concurrently(len(places), func(i int) {
 		switch place := places[i]; {
 		case !place.isServed:
-		case in.Before.Covers(place.id()):
-			owners[i], _ = in.Before.OwnerOf(place.id(), in.Record.Release)
+		case input.Before.Covers(place.id()):
+			owners[i], _ = input.Before.OwnerOf(place.id(), input.Record.Release)
 		default:
-			owners[i] = in.owner(ctx, c, place)
+			owners[i] = input.owner(ctx, c, place)
 		}
 	})
 	var claims []Claim
@@ -180,12 +180,12 @@ func (in Input) claims(ctx context.Context, c *cluster.Cluster, places []place) 
 
 // owner returns the release of one object of a kind that could not be listed. If the object can't be
 // read, its release is checked when it is applied.
-func (in Input) owner(ctx context.Context, c *cluster.Cluster, p place) string {
+func (input Input) owner(ctx context.Context, c *cluster.Cluster, p place) string {
 	id := p.id()
 	object, err := c.GetMetadata(ctx, p.resource, id.Namespace, id.Name)
 	if err != nil {
 		return ""
 	}
-	owner, _ := objectmeta.Of(p.resource, object).OtherOwner(in.Record.Release)
+	owner, _ := objectmeta.Of(p.resource, object).OtherOwner(input.Record.Release)
 	return owner
 }

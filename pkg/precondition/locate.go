@@ -31,12 +31,12 @@ func (p place) id() kinds.ID {
 }
 
 // locate finds the places of all manifests.
-func (in Input) locate(ctx context.Context, c *cluster.Cluster) []place {
-	ours := definitionsOf(in.Payload)
-	places := ours.locateAll(ctx, c, in.Payload.Manifests)
+func (input Input) locate(ctx context.Context, c *cluster.Cluster) []place {
+	ours := definitionsOf(input.Payload)
+	places := ours.locateAll(ctx, c, input.Payload.Manifests)
 	if slices.ContainsFunc(places, func(p place) bool { return p.unserved != nil }) {
 		c.Refresh() // cached discovery may be outdated
-		places = ours.locateAll(ctx, c, in.Payload.Manifests)
+		places = ours.locateAll(ctx, c, input.Payload.Manifests)
 	}
 	return places
 }

@@ -33,9 +33,9 @@ func placedObjects(p *payload.Payload) []*payload.Manifest {
 
 // missingNamespace returns the namespace of objects whose manifests name none, if the namespace does not exist and
 // nothing creates it; "" for a user who may not read namespaces.
-func (in Input) missingNamespace(ctx context.Context, c *cluster.Cluster) string {
-	name := ForeignNamespace(in.Payload)
-	if name == "" || in.CreateNamespace {
+func (input Input) missingNamespace(ctx context.Context, c *cluster.Cluster) string {
+	name := ForeignNamespace(input.Payload)
+	if name == "" || input.CreateNamespace {
 		return ""
 	}
 	if _, err := c.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {

@@ -14,15 +14,15 @@ import (
 
 // elsewhere returns the namespaces that have a record of the release, if the requested namespace has none. For a user
 // who may not list ConfigMaps of all namespaces, it returns none.
-func (in Input) elsewhere(ctx context.Context, c *cluster.Cluster) ([]string, error) {
-	if in.Record.Newest() != nil && !in.IsRecovered {
+func (input Input) elsewhere(ctx context.Context, c *cluster.Cluster) ([]string, error) {
+	if input.Record.Newest() != nil && !input.IsRecovered {
 		return nil, nil
 	}
-	found, err := record.Namespaces(ctx, c.Client, in.Record.Release)
+	found, err := record.Namespaces(ctx, c.Client, input.Record.Release)
 	if apierrors.IsForbidden(err) {
 		return nil, nil
 	}
-	return slices.DeleteFunc(found, func(namespace string) bool { return namespace == in.Namespace }), err
+	return slices.DeleteFunc(found, func(namespace string) bool { return namespace == input.Namespace }), err
 }
 
 // judgeElsewhere implements RecordElsewhere: without the record, applied versions, pending

@@ -35,19 +35,19 @@ func (f *Facts) rolledBackTo() *record.HistoryEntry {
 
 // findDeleted returns the manifests of a rollback whose objects newer versions have deleted. Their deletion is
 // completed or pending.
-func (in Input) findDeleted(ctx context.Context, c *cluster.Cluster, places []place) []*payload.Manifest {
-	if in.Rollback == nil || in.Before == nil {
+func (input Input) findDeleted(ctx context.Context, c *cluster.Cluster, places []place) []*payload.Manifest {
+	if input.Rollback == nil || input.Before == nil {
 		return nil
 	}
-	by := deletedSince(in.Record, in.Rollback.To)
+	by := deletedSince(input.Record, input.Rollback.To)
 	var found []*payload.Manifest
 	for _, place := range places {
 		id := place.id()
 		if place.manifest.IsTombstone() || by[id] == "" {
 			continue
 		}
-		head, exists := in.Before.Find(id)
-		if !exists && place.isServed && !in.Before.Covers(id) {
+		head, exists := input.Before.Find(id)
+		if !exists && place.isServed && !input.Before.Covers(id) {
 			_, err := c.GetMetadata(ctx, place.resource, id.Namespace, id.Name)
 			exists = !apierrors.IsNotFound(err)
 		}

@@ -21,11 +21,11 @@ const maxSubjects = 20
 // writers returns the accounts that may write the record by a RoleBinding in its namespace, without this account and
 // the administrators of the cluster. If this account may not list RoleBindings or review the rights of others, writers
 // returns none.
-func (in Input) writers(ctx context.Context, c *cluster.Cluster) []string {
-	if !in.IsShareable {
+func (input Input) writers(ctx context.Context, c *cluster.Cluster) []string {
+	if !input.IsShareable {
 		return nil
 	}
-	bindings, err := c.Client.RbacV1().RoleBindings(in.Namespace).List(ctx, metav1.ListOptions{})
+	bindings, err := c.Client.RbacV1().RoleBindings(input.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil || len(bindings.Items) == 0 {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (in Input) writers(ctx context.Context, c *cluster.Cluster) []string {
 		spec, name := reviewOf(subjects[i])
 		isOurs := spec.User != "" && spec.User == us.Username ||
 			spec.User == "" && slices.Contains(us.Groups, subjects[i].Name)
-		if !isOurs && in.mayWrite(ctx, c, spec) {
+		if !isOurs && input.mayWrite(ctx, c, spec) {
 			writers[i] = name
 		}
 	})
@@ -70,7 +70,7 @@ func reviewOf(subject rbacv1.Subject) (spec authorizationv1.SubjectAccessReviewS
 }
 
 // mayWrite reports whether an account may write the record, and is not an administrator of the cluster.
-func (in Input) mayWrite(ctx context.Context, c *cluster.Cluster,
+func (input Input) mayWrite(ctx context.Context, c *cluster.Cluster,
 	spec authorizationv1.SubjectAccessReviewSpec) bool {
 	isAllowed := func(attributes authorizationv1.ResourceAttributes) bool {
 		spec.ResourceAttributes = &attributes
@@ -79,9 +79,9 @@ func (in Input) mayWrite(ctx context.Context, c *cluster.Cluster,
 		return err == nil && answer.Status.Allowed
 	}
 	right := authorizationv1.ResourceAttributes{
-		Namespace: in.Namespace,
+		Namespace: input.Namespace,
 		Resource:  configMaps.Resource,
-		Name:      lock.Name(in.Record.Release),
+		Name:      lock.Name(input.Record.Release),
 		Verb:      "update",
 	}
 	patch := right

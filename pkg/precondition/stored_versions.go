@@ -23,9 +23,9 @@ type StoredVersion struct {
 // storedVersions finds the versions that the definitions of the payload lack. It does not read definitions if the last
 // complete apply had the same files, since the API server has accepted them. A definition that can't be read is judged
 // by its dry run.
-func (in Input) storedVersions(ctx context.Context, c *cluster.Cluster, places []place) []StoredVersion {
-	newest := in.Record.Newest()
-	if newest != nil && newest.State == record.Completed && newest.Hash == in.Payload.Hash {
+func (input Input) storedVersions(ctx context.Context, c *cluster.Cluster, places []place) []StoredVersion {
+	newest := input.Record.Newest()
+	if newest != nil && newest.State == record.Completed && newest.Hash == input.Payload.Hash {
 		return nil
 	}
 	var definitions []*payload.Manifest

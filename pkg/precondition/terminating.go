@@ -28,9 +28,9 @@ type TerminatingNeed struct {
 
 // findTerminating returns the terminating objects that the update needs: Namespaces first. Objects in a terminating
 // Namespace, and instances of a terminating definition, are left out.
-func (in Input) findTerminating(ctx context.Context, c *cluster.Cluster, places []place,
+func (input Input) findTerminating(ctx context.Context, c *cluster.Cluster, places []place,
 	deletes []Delete) []TerminatingNeed {
-	found := observeTerminating(ctx, c, in.terminatingNamespaces(ctx, c, places))
+	found := observeTerminating(ctx, c, input.terminatingNamespaces(ctx, c, places))
 	namespaces, definitions := map[string]bool{}, map[schema.GroupKind]bool{}
 	for _, terminating := range found {
 		namespaces[terminating.ID.Name] = true
@@ -39,7 +39,7 @@ func (in Input) findTerminating(ctx context.Context, c *cluster.Cluster, places 
 	for _, p := range places {
 		id := p.id()
 		if p.manifest.IsTombstone() || id.GroupKind() == kinds.Namespace || namespaces[id.Namespace] ||
-			!in.isTerminating(id, deletes) {
+			!input.isTerminating(id, deletes) {
 			continue
 		}
 		if id.GroupKind() == kinds.CustomResourceDefinition {
@@ -67,24 +67,24 @@ func observeTerminating(ctx context.Context, c *cluster.Cluster, all []Terminati
 
 // isTerminating reports whether an object had a deletionTimestamp when the deletes were observed, or
 // in the inventory.
-func (in Input) isTerminating(id kinds.ID, deletes []Delete) bool {
+func (input Input) isTerminating(id kinds.ID, deletes []Delete) bool {
 	if slices.ContainsFunc(deletes, func(item Delete) bool {
 		return item.ID == id && item.Seen.State == tombstone.Terminating
 	}) {
 		return true
 	}
-	if in.Before == nil {
+	if input.Before == nil {
 		return false
 	}
-	head, _ := in.Before.Find(id)
+	head, _ := input.Before.Find(id)
 	return head.Terminating
 }
 
 // terminatingNamespaces returns the Namespaces of manifests and of the record that are being
 // deleted: one list returns all terminating ones of the cluster. Without the right to list them,
 // the first maxTerminating Namespaces are returned in any state, to be observed one by one.
-func (in Input) terminatingNamespaces(ctx context.Context, c *cluster.Cluster, places []place) []TerminatingNeed {
-	needed := map[string][]*payload.Manifest{in.Namespace: nil}
+func (input Input) terminatingNamespaces(ctx context.Context, c *cluster.Cluster, places []place) []TerminatingNeed {
+	needed := map[string][]*payload.Manifest{input.Namespace: nil}
 	for _, p := range places {
 		id := p.id()
 		name := id.Namespace

@@ -97,15 +97,15 @@ func newIndex(p *payload.Payload, isPrevious bool) *index {
 }
 
 // addTests adds the tests of the release. They run when all manifests are applied.
-func (in *index) addTests() {
+func (ix *index) addTests() {
 	last := 0
-	for _, m := range in.manifests {
+	for _, m := range ix.manifests {
 		last = max(last, m.rank)
 	}
-	for i, m := range in.Tests {
+	for i, m := range ix.Tests {
 		entry := newManifest(m)
 		entry.isTest, entry.rank, entry.node, entry.task = true, last+1, -1, i
-		in.add(entry)
+		ix.add(entry)
 	}
 }
 
@@ -122,34 +122,34 @@ func newManifest(m *payload.Manifest) *manifest {
 	return made
 }
 
-func (in *index) add(m *manifest) {
-	in.manifests = append(in.manifests, m)
+func (ix *index) add(m *manifest) {
+	ix.manifests = append(ix.manifests, m)
 	if m.isTombstone {
-		in.tombstones = append(in.tombstones, m)
+		ix.tombstones = append(ix.tombstones, m)
 	} else {
-		in.normal = append(in.normal, m)
+		ix.normal = append(ix.normal, m)
 	}
-	in.byID[m.id] = append(in.byID[m.id], m)
-	in.byKind[m.groupKind()] = append(in.byKind[m.groupKind()], m)
+	ix.byID[m.id] = append(ix.byID[m.id], m)
+	ix.byKind[m.groupKind()] = append(ix.byKind[m.groupKind()], m)
 	if m.id.Namespace != "" {
-		in.inside[m.id.Namespace] = append(in.inside[m.id.Namespace], m)
+		ix.inside[m.id.Namespace] = append(ix.inside[m.id.Namespace], m)
 	}
 	if defined := kinds.DefinedBy(m.Object()); m.groupKind() == kinds.CustomResourceDefinition && defined.Kind != "" {
-		in.defines[defined] = append(in.defines[defined], m)
+		ix.defines[defined] = append(ix.defines[defined], m)
 	}
 }
 
 // order ranks manifests by the graph of an update. A node's rank is its row in the graph: all nodes
 // of a row are applied before any node of the next.
-func (in *index) order() {
-	g := graph.Build(in.Manifests, graph.Options{Mode: graph.Update})
+func (ix *index) order() {
+	g := graph.Build(ix.Manifests, graph.Options{Mode: graph.Update})
 	ranks := make([]int, len(g.Nodes))
 	for i, node := range g.Nodes { // nodes come after those that they wait for
 		for _, before := range node.In {
 			ranks[i] = max(ranks[i], ranks[before]+1)
 		}
 		for _, task := range node.Tasks {
-			in.manifests[task].rank, in.manifests[task].node = ranks[i], i
+			ix.manifests[task].rank, ix.manifests[task].node = ranks[i], i
 		}
 	}
 }
@@ -160,8 +160,8 @@ func before(a, b *manifest) bool {
 }
 
 // namespaces returns the manifests of the Namespace of a name.
-func (in *index) namespaces(name string) []*manifest {
-	return in.byID[kinds.NewID(kinds.Namespace, "", name)]
+func (ix *index) namespaces(name string) []*manifest {
+	return ix.byID[kinds.NewID(kinds.Namespace, "", name)]
 }
 
 // A subject is the linted payload, with its context.
