@@ -181,7 +181,6 @@ func (c *candidate) judge(ctx context.Context) error {
 	m.judged = risks
 	m.mu.Unlock()
 	observed.Retrieved = m.updates.last()
-	observed.Monitoring = m.prometheus.Follow(clusterversion.Queries(observed.Retrieved))
 	outcome := s.Inspect(ctx, c.payload, m.inspectOptions(c.target))
 	if outcome.Err != nil {
 		return outcome.Err

@@ -188,11 +188,14 @@ func (r *reconciler) observe(
 		Operators:  operators.Items,
 
 		AcceptedRisks: acceptedRisks(version.Spec),
+		Monitoring:    r.machine.prometheus.Follow(clusterversion.Queries(r.machine.updates.last())),
+	}
+	if m := observed.Monitoring; m != nil && !m.HasAlerts {
+		m.Earlier = clusterversion.EarlierAlerts(version.Status)
 	}
 	out := r.machine.set(machineInput{target: target, record: inputs.record, deletes: deletes, observed: observed})
 	observed.Acceptance, observed.Applied = out.Acceptance, out.Applied
 	observed.Retrieved = r.machine.updates.follow(version, observed.Applied)
-	observed.Monitoring = r.machine.prometheus.Follow(clusterversion.Queries(observed.Retrieved))
 	if observed.Applied != nil && len(observed.Applied.MissingOperators) > 0 {
 		if err := ensureDefinitions(ctx, r.cluster); err != nil {
 			return observed, fmt.Errorf("create the definitions again: %w", err)

@@ -205,7 +205,8 @@ func requested(v *configv1.ClusterVersion, update configv1.Update) (release conf
 
 // onlyAcceptsRisks reports whether an update requests no release: its accepted risks count for the next one.
 func onlyAcceptsRisks(update configv1.Update) bool {
-	return len(update.AcceptRisks) > 0 && update.Version == "" && update.Image == "" && update.Architecture == ""
+	return len(update.AcceptRisks) > 0 && update.Version == "" && update.Image == "" && update.Architecture == "" &&
+		update.Mode == ""
 }
 
 // acceptedRisks returns the names of the risks that a spec accepts.

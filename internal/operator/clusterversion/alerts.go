@@ -9,6 +9,7 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -16,8 +17,24 @@ import (
 
 // Monitoring is the state of a Prometheus.
 type Monitoring struct {
-	Queries map[string]QueryResult // of risks; those that were not evaluated yet are missing
-	Alerts  []Alert
+	Queries map[string]QueryResult // results of the queries of risks; those that were not evaluated yet are missing
+	Alerts  []Alert                // sorted by their name and time
+	// HasAlerts is false until alerts were read. Earlier are then the risks of alerts in the status.
+	HasAlerts bool
+	Earlier   []configv1.ConditionalUpdateRisk
+	AlertErr  error // why the last request for alerts failed
+}
+
+// EarlierAlerts returns the risks of alerts in a status.
+func EarlierAlerts(status configv1.ClusterVersionStatus) []configv1.ConditionalUpdateRisk {
+	return slices.DeleteFunc(slices.Clone(status.ConditionalUpdateRisks),
+		func(risk configv1.ConditionalUpdateRisk) bool { return !isAlertRisk(risk) })
+}
+
+// isAlertRisk reports whether a risk is that of an alert.
+func isAlertRisk(risk configv1.ConditionalUpdateRisk) bool {
+	condition := meta.FindStatusCondition(risk.Conditions, applies)
+	return condition != nil && condition.Reason == alertReason
 }
 
 // A QueryResult is the result of a query of a risk.
@@ -67,45 +84,47 @@ const alertReason = "Alert:firing"
 // missingRunbook is the runbook of an alert that has none.
 const missingRunbook = "https://github.com/runlevel/runlevel/blob/main/docs/operator.md#risks-of-updates"
 
-// alertRisks returns the risks of alerts that affect updates, one for each name of an alert. The alerts of a name are
-// sorted by their time.
-func alertRisks(alerts []Alert) []configv1.ConditionalUpdateRisk {
+// alertRisks returns the risks of alerts that affect updates, one for each name of an alert.
+func (m *Monitoring) alertRisks() []configv1.ConditionalUpdateRisk {
+	if m == nil || !m.HasAlerts {
+		return m.earlierRisks()
+	}
 	risks := map[string]configv1.ConditionalUpdateRisk{}
-	for _, alert := range alerts {
+	for _, alert := range m.Alerts {
 		name, effect := alert.Labels["alertname"], alert.effect()
 		if name == "" || len(name) > maxRiskName || effect == "" {
 			continue
 		}
-		applied := metav1.Condition{
-			Type: applies, Status: metav1.ConditionTrue, Reason: alertReason,
-			LastTransitionTime: metav1.NewTime(alert.Since.UTC().Truncate(time.Second)),
-			Message: fmt.Sprintf("%s alert %s firing, %s. %s", alert.Labels["severity"], name, effect,
-				alert.details()),
-		}
+		message := fmt.Sprintf("%s alert %s firing, %s. %s", printable.Line(alert.Labels["severity"]), name, effect,
+			alert.details())
 		risk, isKnown := risks[name]
-		if isKnown {
-			applied.Message = risk.Conditions[0].Message + "; " + applied.Message
-			applied.LastTransitionTime = risk.Conditions[0].LastTransitionTime
+		if !isKnown {
+			risk = configv1.ConditionalUpdateRisk{
+				Name: name, Message: alert.summary(), URL: cmp.Or(urlIn(alert.Annotations["runbook_url"]), missingRunbook),
+				MatchingRules: []configv1.ClusterCondition{{Type: "Always"}},
+				Conditions: []metav1.Condition{{
+					Type: applies, Status: metav1.ConditionTrue, Reason: alertReason,
+					LastTransitionTime: metav1.NewTime(alert.Since.UTC().Truncate(time.Second)),
+				}},
+			}
+			risks[name] = risk
 		}
-		applied.Message = printable.Truncate(applied.Message, longestReport)
-		risks[name] = configv1.ConditionalUpdateRisk{
-			Name: name, Message: alert.summary(), URL: cmp.Or(alert.runbook(), missingRunbook),
-			MatchingRules: []configv1.ClusterCondition{{Type: "Always"}},
-			Conditions:    []metav1.Condition{applied},
-		}
+		risk.Conditions[0].Message = printable.Truncate(joined("; ", risk.Conditions[0].Message, message), longestReport)
 	}
 	return slices.SortedFunc(maps.Values(risks), compareRisks)
+}
+
+func (m *Monitoring) earlierRisks() []configv1.ConditionalUpdateRisk {
+	if m == nil {
+		return nil
+	}
+	return m.Earlier
 }
 
 // summary returns the summary of an alert, or its name.
 func (a Alert) summary() string {
 	summary := cmp.Or(printable.Line(a.Annotations["summary"]), a.Labels["alertname"])
 	return printable.Truncate(strings.TrimSuffix(summary, ".")+".", longestReport)
-}
-
-// runbook returns the URL of the alert's runbook; "" if it has none.
-func (a Alert) runbook() string {
-	return firstURL.FindString(printable.Line(a.Annotations["runbook_url"]))
 }
 
 // details returns the object of an alert about a disruption budget, its summary, description and runbook.
@@ -118,6 +137,6 @@ func (a Alert) details() string {
 	if name := a.Labels["poddisruptionbudget"]; name != "" {
 		budget = printable.Line(fmt.Sprintf("Namespace=%s, PodDisruptionBudget=%s.", a.Labels["namespace"], name))
 	}
-	runbook := cmp.Or(a.runbook(), "<alert does not have a runbook_url annotation>")
+	runbook := cmp.Or(urlIn(a.Annotations["runbook_url"]), "<alert does not have a runbook_url annotation>")
 	return joined(" ", budget, a.summary(), description, runbook)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,7 +15,6 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/precondition"
@@ -39,9 +39,10 @@ const (
 // Limits of an exposure. The definition of ClusterVersion has the first two; the last one keeps the object below the
 // size that etcd accepts.
 const (
-	maxRisks      = 200 // of an update
-	maxRiskName   = 256 // the length of a name, in bytes
-	maxUpdateSize = 640 << 10
+	maxRisks         = 200 // risks of an update
+	maxRiskName      = 256 // length of a name, in bytes
+	maxUpdateSize    = 640 << 10
+	maxCopiedMessage = 256 // length of a message that conditionalUpdateRisks has, too
 )
 
 // Expose evaluates the risks of all offered updates: those that the update service has sent, those of firing alerts,
@@ -51,36 +52,35 @@ func Expose(observed Observation) Exposure {
 	if retrieved == nil || retrieved.Offer == nil {
 		return Exposure{}
 	}
-	var updates []configv1.ConditionalUpdate
-	for _, release := range retrieved.Offer.Updates {
-		updates = append(updates, configv1.ConditionalUpdate{Release: release})
-	}
-	updates = append(updates, retrieved.Offer.Conditional...)
+	updates := retrieved.Offer.all()
 	slices.SortStableFunc(updates, func(a, b configv1.ConditionalUpdate) int {
 		return compareVersions(b.Release.Version, a.Release.Version)
 	})
-	e := evaluation{observed: observed, risks: map[string]configv1.ConditionalUpdateRisk{}}
-	ofCluster := clusterRisks(observed)
-	var ofAlerts []configv1.ConditionalUpdateRisk
-	if observed.Monitoring != nil {
-		ofAlerts = alertRisks(observed.Monitoring.Alerts)
-	}
+	e := newEvaluation(observed)
+	ofCluster, ofAlerts := clusterRisks(observed), observed.Monitoring.alertRisks()
 	for _, update := range updates {
-		full := *update.DeepCopy()
-		full.Risks = append(full.Risks, ofAlerts...)
+		update.Risks = slices.Concat(update.Risks, ofAlerts)
 		if precondition.IsMinor(retrieved.Version, update.Release.Version) {
-			full.Risks = append(full.Risks, ofCluster...)
+			update.Risks = append(update.Risks, ofCluster...)
 		}
-		e.add(full)
+		e.add(update)
 	}
 	e.Risks = slices.SortedFunc(maps.Values(e.risks), compareRisks)
-	e.Risks = e.Risks[:min(len(e.Risks), maxUpdates)]
 	for _, name := range observed.AcceptedRisks {
 		if _, isKnown := e.risks[name]; !isKnown {
 			e.Unknown = append(e.Unknown, name)
 		}
 	}
 	return e.Exposure
+}
+
+// all returns all updates of an offer, those without risks first.
+func (o *Offer) all() []configv1.ConditionalUpdate {
+	var all []configv1.ConditionalUpdate
+	for _, release := range o.Updates {
+		all = append(all, configv1.ConditionalUpdate{Release: release})
+	}
+	return append(all, o.Conditional...)
 }
 
 // Queries returns the queries of the risks that an update service has sent.
@@ -92,7 +92,7 @@ func Queries(retrieved *Retrieved) []string {
 	for _, update := range retrieved.Offer.Conditional {
 		for _, risk := range update.Risks {
 			for _, rule := range risk.MatchingRules {
-				if rule.PromQL != nil {
+				if hasQuery(rule) {
 					queries = append(queries, rule.PromQL.PromQL)
 				}
 			}
@@ -100,6 +100,11 @@ func Queries(retrieved *Retrieved) []string {
 	}
 	slices.Sort(queries)
 	return slices.Compact(queries)
+}
+
+// hasQuery reports whether a rule has a query. The definition of ClusterVersion allows rules without one.
+func hasQuery(rule configv1.ClusterCondition) bool {
+	return rule.PromQL != nil && rule.PromQL.PromQL != ""
 }
 
 // maxUpdates is the maximum number of conditional updates, and of their risks, by the definition of ClusterVersion.
@@ -117,12 +122,21 @@ func compareVersions(a, b string) int {
 	return parsedA.Compare(parsedB)
 }
 
-// An evaluation evaluates the risks of updates.
+// An evaluation evaluates the risks of updates, the newest update first.
 type evaluation struct {
 	Exposure
-	observed Observation
-	risks    map[string]configv1.ConditionalUpdateRisk // by name
-	size     int                                       // of the conditional updates, in bytes
+	observed   Observation
+	conditions map[string]metav1.Condition               // condition Applies by the name of a risk
+	risks      map[string]configv1.ConditionalUpdateRisk // risks of the conditional updates, by name
+	size       int                                       // size of the conditional updates, in bytes
+}
+
+func newEvaluation(observed Observation) *evaluation {
+	return &evaluation{
+		observed:   observed,
+		conditions: map[string]metav1.Condition{},
+		risks:      map[string]configv1.ConditionalUpdateRisk{},
+	}
 }
 
 // add evaluates the risks of an update, and adds it.
@@ -132,45 +146,55 @@ func (e *evaluation) add(update configv1.ConditionalUpdate) {
 		return
 	}
 	evaluated := e.evaluateUpdate(update)
+	added := map[string]configv1.ConditionalUpdateRisk{}
+	for i, risk := range evaluated.Risks {
+		if _, isKnown := e.risks[risk.Name]; !isKnown {
+			added[risk.Name] = risk
+		}
+		evaluated.Risks[i].Conditions = shortened(risk.Conditions)
+	}
 	text, err := json.Marshal(evaluated)
-	if e.size += len(text); err != nil || e.size > maxUpdateSize || len(e.Conditional) == maxUpdates {
+	if err != nil || e.size+len(text) > maxUpdateSize || len(e.Conditional) == maxUpdates ||
+		len(e.risks)+len(added) > maxUpdates {
 		e.LeftOut = append(e.LeftOut, update.Release.Version+": a ClusterVersion has no room for it")
 		return
 	}
-	for _, risk := range evaluated.Risks {
-		if _, isKnown := e.risks[risk.Name]; !isKnown {
-			e.risks[risk.Name] = risk
-		}
-	}
+	e.size += len(text)
+	maps.Copy(e.risks, added)
 	e.Conditional = append(e.Conditional, evaluated)
 	if evaluated.Conditions[0].Status == metav1.ConditionTrue {
 		e.Available = append(e.Available, update.Release)
 	}
 }
 
-// evaluateUpdate returns an update with the conditions and the names of its risks, and with its own condition.
+// shortened returns conditions with short messages: conditionalUpdateRisks has the whole ones.
+func shortened(conditions []metav1.Condition) []metav1.Condition {
+	short := slices.Clone(conditions)
+	for i := range short {
+		short[i].Message = printable.Truncate(short[i].Message, maxCopiedMessage)
+	}
+	return short
+}
+
+// evaluateUpdate returns an update with the conditions and the names of its risks, and with its own condition. Risks
+// that the update has no room for count in its condition, too.
 func (e *evaluation) evaluateUpdate(update configv1.ConditionalUpdate) configv1.ConditionalUpdate {
 	isSame := func(a, b configv1.ConditionalUpdateRisk) bool { return a.Name == b.Name }
 	risks := slices.CompactFunc(slices.SortedStableFunc(slices.Values(update.Risks), compareRisks), isSame)
-	update.Risks, update.RiskNames = risks[:min(len(risks), maxRisks)], nil
-	for i, risk := range update.Risks {
-		update.RiskNames = append(update.RiskNames, risk.Name)
-		if known, isKnown := e.risks[risk.Name]; isKnown && isEqual(known, risk) {
-			update.Risks[i] = known
-		} else {
-			update.Risks[i].Conditions = []metav1.Condition{e.evaluate(risk)}
+	for i, risk := range risks {
+		condition, isEvaluated := e.conditions[risk.Name]
+		if !isEvaluated {
+			condition = e.evaluate(risk)
+			e.conditions[risk.Name] = condition
 		}
+		risks[i].Conditions = []metav1.Condition{condition}
 	}
-	update.Conditions = []metav1.Condition{e.recommend(update.Risks)}
+	update.Conditions = []metav1.Condition{e.recommend(risks)}
+	update.Risks, update.RiskNames = risks[:min(len(risks), maxRisks)], nil
+	for _, risk := range update.Risks {
+		update.RiskNames = append(update.RiskNames, risk.Name)
+	}
 	return update
-}
-
-// isEqual reports whether two risks of one name have the same rules and texts.
-func isEqual(a, b configv1.ConditionalUpdateRisk) bool {
-	isSameRule := func(a, b configv1.ClusterCondition) bool {
-		return a.Type == b.Type && ptr.Equal(a.PromQL, b.PromQL)
-	}
-	return a.Message == b.Message && a.URL == b.URL && slices.EqualFunc(a.MatchingRules, b.MatchingRules, isSameRule)
 }
 
 // evaluate returns the condition Applies of a risk. The first rule that can be evaluated decides. The source of a risk
@@ -205,6 +229,9 @@ func (e *evaluation) matches(rule configv1.ClusterCondition) (bool, error) {
 	}
 	if e.observed.Monitoring == nil {
 		return false, errors.New("the operator has no Prometheus: set --prometheus-url")
+	}
+	if !hasQuery(rule) {
+		return false, errors.New("its rule has no query")
 	}
 	result, isEvaluated := e.observed.Monitoring.Queries[rule.PromQL.PromQL]
 	if !isEvaluated {
@@ -266,7 +293,7 @@ func clusterRisks(observed Observation) []configv1.ConditionalUpdateRisk {
 		all = append(all, configv1.ConditionalUpdateRisk{
 			Name:          printable.Truncate(finding.Name(), maxRiskName),
 			Message:       finding.Message,
-			URL:           cmp.Or(firstURL.FindString(finding.Message), riskURL),
+			URL:           cmp.Or(urlIn(finding.Message), riskURL),
 			MatchingRules: []configv1.ClusterCondition{{Type: "Always"}},
 		})
 	}
@@ -276,16 +303,24 @@ func clusterRisks(observed Observation) []configv1.ConditionalUpdateRisk {
 // riskURL describes the risks that block updates to another minor version.
 const riskURL = "https://github.com/runlevel/runlevel/blob/main/docs/status.md#what-blocks-an-update"
 
-var firstURL = regexp.MustCompile(`https://[^\s;,)]+`)
+var possibleURL = regexp.MustCompile(`https://\S+`)
+
+// urlIn returns the first URL in a text that the definition of ClusterVersion accepts; "" if there is none.
+func urlIn(text string) string {
+	for _, match := range possibleURL.FindAllString(text, -1) {
+		match = strings.TrimRight(match, ".,;:!?)]}>'\"`")
+		if _, err := url.ParseRequestURI(match); err == nil {
+			return match
+		}
+	}
+	return ""
+}
 
 // IsClusterRisk reports whether a risk is that of an alert, or one that blocks updates to another minor version. All
 // others are from the update service.
 func IsClusterRisk(risk configv1.ConditionalUpdateRisk) bool {
-	if c := meta.FindStatusCondition(risk.Conditions, applies); c != nil && c.Reason == alertReason {
-		return true
-	}
 	check, _, _ := strings.Cut(risk.Name, "-")
-	return slices.Contains([]string{
+	return isAlertRisk(risk) || slices.Contains([]string{
 		RiskUpdating, RiskOverrides, RiskDeletes, RiskAdminAck, RiskOperator, RiskMissing,
 	}, check)
 }
@@ -297,33 +332,33 @@ const (
 	RiskAccepted       = "AcceptedRisk"
 )
 
-// UpdateWarnings warns of an update to a version that the service does not recommend, and names the risks that the
-// administrator accepts. Risks that block the update have their own findings.
+// UpdateWarnings warns of an update to a version that is not recommended, and names the risks that the administrator
+// accepts. Risks that block the update have their own findings.
 func UpdateWarnings(observed Observation, version string) []precondition.Finding {
 	retrieved := observed.Retrieved
 	if retrieved == nil || retrieved.Offer == nil || version == retrieved.Version {
 		return nil
 	}
-	isVersion := func(release configv1.Release) bool { return release.Version == version }
-	if slices.ContainsFunc(retrieved.Offer.Updates, isVersion) {
+	updates := retrieved.Offer.all()
+	index := slices.IndexFunc(updates, func(u configv1.ConditionalUpdate) bool { return u.Release.Version == version })
+	if index < 0 {
+		return []precondition.Finding{{
+			Severity: precondition.Warns, Check: RiskNotRecommended, Of: "UnknownUpdate",
+			Message:    fmt.Sprintf("the update service does not offer %s to clusters of %s", version, retrieved.Version),
+			Resolution: "choosing an update that oc adm upgrade lists",
+		}}
+	}
+	update := updates[index]
+	update.Risks = slices.Concat(update.Risks, observed.Monitoring.alertRisks())
+	if len(update.Risks) == 0 {
 		return nil
 	}
-	for _, update := range retrieved.Offer.Conditional {
-		if isVersion(update.Release) {
-			return warningsOf(observed, update)
-		}
-	}
-	return []precondition.Finding{{
-		Severity: precondition.Warns, Check: RiskNotRecommended, Of: "UnknownUpdate",
-		Message:    fmt.Sprintf("the update service does not offer %s to clusters of %s", version, retrieved.Version),
-		Resolution: "choosing an update that oc adm upgrade lists",
-	}}
+	return warningsOf(observed, update)
 }
 
 // warningsOf returns the warnings about an update with risks.
 func warningsOf(observed Observation, update configv1.ConditionalUpdate) []precondition.Finding {
-	e := evaluation{observed: observed}
-	evaluated := e.evaluateUpdate(*update.DeepCopy())
+	evaluated := newEvaluation(observed).evaluateUpdate(update)
 	hop := fmt.Sprintf("from %s to %s", observed.Retrieved.Version, update.Release.Version)
 	if condition := evaluated.Conditions[0]; condition.Status != metav1.ConditionTrue {
 		return []precondition.Finding{{

@@ -1,6 +1,7 @@
 package clusterversion_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -162,9 +163,7 @@ func TestManyRisks(t *testing.T) {
 	for i := range 500 {
 		var risks []configv1.ConditionalUpdateRisk
 		for j := range 3 {
-			long := risk(fmt.Sprintf("Risk%d-%d", i, j), true)
-			long.Message = strings.Repeat("m", 2000)
-			risks = append(risks, long)
+			risks = append(risks, risk(fmt.Sprintf("Risk%d-%d", i, j), true))
 		}
 		update := configv1.ConditionalUpdate{Release: release(fmt.Sprintf("1.%d.0", i+1)), Risks: risks}
 		observed.Retrieved.Offer.Conditional = append(observed.Retrieved.Offer.Conditional, update)
@@ -173,17 +172,46 @@ func TestManyRisks(t *testing.T) {
 		observed.AcceptedRisks = append(observed.AcceptedRisks, fmt.Sprintf("Unknown%d", i))
 	}
 	next := clusterversion.Next(configv1.ClusterVersionStatus{}, observed)
-	if len(next.ConditionalUpdateRisks) > 500 {
-		t.Errorf("%d risks are listed, want at most 500", len(next.ConditionalUpdateRisks))
+	if got := len(next.ConditionalUpdateRisks); got != 498 {
+		t.Errorf("%d risks are listed, want 498: those of 166 updates", got)
 	}
 	if got := next.ConditionalUpdates[0].Release.Version; got != "1.500.0" {
 		t.Errorf("the first update is %s, want the newest one", got)
 	}
-	c := condition(t, next, configv1.RetrievedUpdates)
-	for _, want := range []string{": a ClusterVersion has no room for it", "and "} {
-		if !strings.Contains(c.Message, want) {
-			t.Errorf("the message of RetrievedUpdates is %q, want %q in it", c.Message, want)
+	message := condition(t, next, configv1.RetrievedUpdates).Message
+	for _, want := range []string{
+		"Accepted risks that no update has: Unknown0", "* 1.334.0: a ClusterVersion has no room for it", "* and 324 more",
+	} {
+		if !strings.Contains(message, want) {
+			t.Errorf("the message of RetrievedUpdates is %q, want %q in it", message, want)
 		}
+	}
+	if text, err := json.Marshal(next); err != nil || len(text) > 1<<20 {
+		t.Errorf("the status has %d bytes, error %v; want at most 1 MiB", len(text), err)
+	}
+}
+
+// TestRiskBeyondTheLimit checks that a risk for which an update has no room counts in its condition.
+func TestRiskBeyondTheLimit(t *testing.T) {
+	var risks []configv1.ConditionalUpdateRisk
+	observed := offered()
+	for i := range 201 {
+		name := fmt.Sprintf("Risk%03d", i)
+		risks = append(risks, risk(name, true))
+		if i < 200 {
+			observed.AcceptedRisks = append(observed.AcceptedRisks, name)
+		}
+	}
+	observed.Retrieved.Offer = &clusterversion.Offer{
+		Conditional: []configv1.ConditionalUpdate{{Release: release("1.1.0"), Risks: risks}},
+	}
+	exposure := clusterversion.Expose(observed)
+	want := "1.1.0 Recommended=False Risk200"
+	if got := summary(exposure.Available, exposure.Conditional); got != want {
+		t.Errorf("got updates %s, want %s", got, want)
+	}
+	if got := len(exposure.Conditional[0].Risks); got != 200 {
+		t.Errorf("the update has %d risks, want 200", got)
 	}
 }
 
@@ -265,7 +293,7 @@ func TestAlertsAreRisks(t *testing.T) {
 		}
 	}
 	observed := offered()
-	observed.Monitoring = &clusterversion.Monitoring{Alerts: []clusterversion.Alert{
+	observed.Monitoring = &clusterversion.Monitoring{HasAlerts: true, Alerts: []clusterversion.Alert{
 		alert("KubeNodeNotReady", "warning", "node a", -time.Hour),
 		alert("KubeNodeNotReady", "warning", "node b", -time.Minute),
 		alert("Watchdog", "none", "nothing", -time.Hour),
@@ -291,5 +319,84 @@ func TestAlertsAreRisks(t *testing.T) {
 	want = "1.1.0, 1.0.1, 1.1.0 Recommended=True AllExposedRisksAccepted, 1.0.1 Recommended=True AllExposedRisksAccepted"
 	if got := summary(next.AvailableUpdates, next.ConditionalUpdates); got != want {
 		t.Errorf("got updates %s after the alert is accepted, want %s", got, want)
+	}
+	warnings := precondition.CheckNames(clusterversion.UpdateWarnings(observed, "1.0.1"))
+	if got, want := strings.Join(warnings, ", "), "AcceptedRisk-KubeNodeNotReady"; got != want {
+		t.Errorf("got warnings %q about a patch, want %q", got, want)
+	}
+
+	restarted := observed
+	restarted.Monitoring = &clusterversion.Monitoring{
+		Earlier: clusterversion.EarlierAlerts(next), AlertErr: errors.New("connection refused"),
+	}
+	after := clusterversion.Next(next, restarted)
+	if diff := cmp.Diff(next.ConditionalUpdateRisks, after.ConditionalUpdateRisks); diff != "" {
+		t.Errorf("risks after a restart while alerts can't be read (-before +after)\n%s", diff)
+	}
+	note := condition(t, after, configv1.RetrievedUpdates).Message
+	if want := "Alerts can't be read: connection refused"; note != want {
+		t.Errorf("the message of RetrievedUpdates is %q, want %q", note, want)
+	}
+}
+
+// TestOneDefinitionOfARisk checks that a risk of which updates have different definitions is evaluated once, by the one
+// of the newest update: otherwise its condition would change with each status.
+func TestOneDefinitionOfARisk(t *testing.T) {
+	observed := offered(risk("SlowDisks", false))
+	older := configv1.ConditionalUpdate{
+		Release: release("1.0.2"), Risks: []configv1.ConditionalUpdateRisk{risk("SlowDisks", true)},
+	}
+	observed.Retrieved.Offer.Conditional = append(observed.Retrieved.Offer.Conditional, older)
+	first := clusterversion.Next(configv1.ClusterVersionStatus{}, observed)
+	want := "1.0.1, 1.1.0 Recommended=Unknown EvaluationFailed, 1.0.2 Recommended=Unknown EvaluationFailed"
+	if got := summary(first.AvailableUpdates, first.ConditionalUpdates); got != want {
+		t.Errorf("got updates %s, want %s", got, want)
+	}
+	observed.Now = noon.Add(time.Minute)
+	if diff := cmp.Diff(first, clusterversion.Next(first, observed)); diff != "" {
+		t.Errorf("a minute later without a change (-before +after)\n%s", diff)
+	}
+}
+
+// TestURLsOfRisks checks that a text of the cluster can't make a risk that the definition of ClusterVersion refuses.
+func TestURLsOfRisks(t *testing.T) {
+	const fallback = "https://github.com/runlevel/runlevel/blob/main/docs/status.md#what-blocks-an-update"
+	for message, want := range map[string]string{
+		"see https://example.test/notes.":                  "https://example.test/notes",
+		"see (https://example.test/notes), and wait":       "https://example.test/notes",
+		"see `https://example.test/notes`":                 "https://example.test/notes",
+		`Get "https://10.0.0.1:6443": EOF`:                 "https://10.0.0.1:6443",
+		"see https://example.test:443.":                    "https://example.test:443",
+		"https://[::1 or https://example.test/a":           "https://example.test/a",
+		"https://example.test/50%":                         fallback,
+		"https://%s/x":                                     fallback,
+		"http://example.test is not secure, there is none": fallback,
+	} {
+		observed := offered()
+		observed.Operators = []configv1.ClusterOperator{{
+			ObjectMeta: metav1.ObjectMeta{Name: "till"},
+			Status: configv1.ClusterOperatorStatus{Conditions: []configv1.ClusterOperatorStatusCondition{{
+				Type: configv1.OperatorUpgradeable, Status: configv1.ConditionFalse, Message: message,
+			}}},
+		}}
+		if got := clusterversion.Expose(observed).Risks[0].URL; got != want {
+			t.Errorf("%s: got URL %s, want %s", message, got, want)
+		}
+	}
+}
+
+// TestRuleWithoutQuery has a rule that the definition of ClusterVersion allows, and that nothing can evaluate.
+func TestRuleWithoutQuery(t *testing.T) {
+	empty := risk("Empty", true)
+	empty.MatchingRules = []configv1.ClusterCondition{{Type: "PromQL"}}
+	observed := offered(empty)
+	observed.Monitoring = &clusterversion.Monitoring{HasAlerts: true}
+	if queries := clusterversion.Queries(observed.Retrieved); len(queries) > 0 {
+		t.Errorf("got queries %q, want none", queries)
+	}
+	exposure := clusterversion.Expose(observed)
+	want := "1.0.1, 1.1.0 Recommended=Unknown EvaluationFailed"
+	if got := summary(exposure.Available, exposure.Conditional); got != want {
+		t.Errorf("got updates %s, want %s", got, want)
 	}
 }

@@ -44,31 +44,40 @@ func (b *builder) setUpdates() {
 	}
 	exposure := Expose(b.observed)
 	b.setExposure(exposure)
-	var notes []string
-	if r.Offer != nil {
-		notes = slices.Concat(r.Offer.LeftOut, exposure.LeftOut)
-	}
-	if len(exposure.Unknown) > 0 && r.Offer != nil {
-		notes = append(notes, "spec.desiredUpdate.acceptRisks: no update has the risk "+
-			printable.Few(exposure.Unknown, maxNames))
-	}
 	switch {
 	case r.IsPending:
 	case r.Err != nil:
 		b.set(configv1.RetrievedUpdates, configv1.ConditionFalse, reason.Of(r.Err), r.failure())
-	case len(notes) > 0:
-		b.set(configv1.RetrievedUpdates, configv1.ConditionTrue, "", list("Updates that are left out", notes))
 	default:
-		b.set(configv1.RetrievedUpdates, configv1.ConditionTrue, "", "")
+		b.set(configv1.RetrievedUpdates, configv1.ConditionTrue, "", b.retrievalNotes(exposure))
 	}
+}
+
+// retrievalNotes returns what an administrator should know about the updates.
+func (b *builder) retrievalNotes(exposure Exposure) string {
+	var notes []string
+	if len(exposure.Unknown) > 0 {
+		notes = append(notes, "Accepted risks that no update has: "+printable.Few(exposure.Unknown, maxNames))
+	}
+	if m := b.observed.Monitoring; m != nil && m.AlertErr != nil {
+		notes = append(notes, "Alerts can't be read: "+m.AlertErr.Error())
+	}
+	var leftOut []string
+	if offer := b.observed.Retrieved.Offer; offer != nil {
+		leftOut = slices.Concat(offer.LeftOut, exposure.LeftOut)
+	}
+	if len(leftOut) > 0 {
+		notes = append(notes, list("Updates that are left out", leftOut))
+	}
+	return strings.Join(notes, "\n")
 }
 
 // setExposure sets the updates and their risks. Conditions keep the transition times of before if their status is the
 // same.
 func (b *builder) setExposure(exposure Exposure) {
-	before := map[string][]metav1.Condition{} // by image, and by the name of a risk
+	before := map[string][]metav1.Condition{} // by the version and image of an update, and by the name of a risk
 	for _, update := range b.next.ConditionalUpdates {
-		before[update.Release.Image] = update.Conditions
+		before[update.Release.Version+" "+update.Release.Image] = update.Conditions
 	}
 	for _, risk := range b.next.ConditionalUpdateRisks {
 		before[risk.Name] = risk.Conditions
@@ -85,7 +94,7 @@ func (b *builder) setExposure(exposure Exposure) {
 	}
 	b.next.AvailableUpdates, b.next.ConditionalUpdates = exposure.Available, exposure.Conditional
 	for i, update := range exposure.Conditional {
-		b.next.ConditionalUpdates[i].Conditions = follow(update.Release.Image, update.Conditions)
+		b.next.ConditionalUpdates[i].Conditions = follow(update.Release.Version+" "+update.Release.Image, update.Conditions)
 		update.Risks = slices.Clone(update.Risks)
 		for j, risk := range update.Risks {
 			update.Risks[j].Conditions = follow(risk.Name, risk.Conditions)

@@ -3,6 +3,7 @@ package prometheus
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -17,9 +18,10 @@ import (
 const (
 	betweenQueries = time.Second
 	queryInterval  = time.Hour
-	retryInterval  = time.Minute // of a query that failed
+	retryInterval  = time.Minute // between evaluations of a query that fails
 	alertInterval  = 2 * time.Minute
-	resultLifetime = 24 * time.Hour // of a query that is not followed
+	followTimeout  = 10 * time.Minute // since the last Follow, after which a query is not evaluated
+	resultLifetime = 24 * time.Hour   // since the last Follow
 )
 
 // A Follower follows queries and alerts.
@@ -27,14 +29,15 @@ type Follower struct {
 	client *client
 	notify func() // called when a result has changed
 
-	// These fields are used by Run only.
-	alertsAt   time.Time // time of the last request for alerts
-	alertError string    // error of that request
+	wake chan struct{} // receives an element when there is a new query
 
-	mu      sync.Mutex
-	queries map[string]*followedQuery // nil until Follow is called: another replica leads
-	alerts  []clusterversion.Alert
-	wake    chan struct{} // receives an element when there is a new query
+	alertsAt time.Time // time of the last request for alerts; used by Run only
+
+	mu       sync.Mutex                // guards the following fields
+	queries  map[string]*followedQuery // nil until Follow is called: another replica leads
+	alerts   []clusterversion.Alert    // from the last request that succeeded
+	hasRead  bool                      // a request for alerts has succeeded
+	alertErr error                     // error of the last request for alerts
 }
 
 // A followedQuery is a query, and its last result.
@@ -85,7 +88,9 @@ func (f *Follower) Follow(queries []string) *clusterversion.Monitoring {
 		default: // Run has not read the last element yet
 		}
 	}
-	return &clusterversion.Monitoring{Queries: results, Alerts: slices.Clone(f.alerts)}
+	return &clusterversion.Monitoring{
+		Queries: results, Alerts: slices.Clone(f.alerts), HasAlerts: f.hasRead, AlertErr: f.alertErr,
+	}
 }
 
 // Run sends requests until ctx ends.
@@ -118,8 +123,10 @@ func (f *Follower) wakeAfter(wait time.Duration) <-chan struct{} {
 
 // next sends the request that is due, if any, and returns the pause after it.
 func (f *Follower) next(ctx context.Context, now time.Time) time.Duration {
-	if alertsDue := f.alertsAt.Add(alertInterval); !now.Before(alertsDue) {
-		f.readAlerts(ctx, now)
+	if !now.Before(f.alertsAt.Add(alertInterval)) {
+		f.readAlerts(ctx)
+		now = time.Now()
+		f.alertsAt = now
 	}
 	query, due := f.nextQuery(now)
 	if query == "" || due.After(now) {
@@ -130,19 +137,25 @@ func (f *Follower) next(ctx context.Context, now time.Time) time.Duration {
 		return max(pause, betweenQueries+time.Millisecond)
 	}
 	matches, err := f.client.query(ctx, query)
-	if ctx.Err() != nil {
-		return 0
-	}
-	f.mu.Lock()
-	followed := f.queries[query]
-	before, isFirst := followed.result, followed.evaluated.IsZero()
-	followed.result, followed.evaluated = clusterversion.QueryResult{Matches: matches, Err: err}, time.Now()
-	hasChanged := isFirst || before.Matches != matches || errorText(before.Err) != errorText(err)
-	f.mu.Unlock()
-	if hasChanged {
+	if ctx.Err() == nil && f.setResult(query, clusterversion.QueryResult{Matches: matches, Err: err}) {
 		f.notify()
 	}
 	return betweenQueries
+}
+
+// setResult sets the result of a query, and reports whether it has changed. While a query fails, its first error stays:
+// the text of an error may differ each time.
+func (f *Follower) setResult(query string, result clusterversion.QueryResult) (hasChanged bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	followed := f.queries[query]
+	before, isFirst := followed.result, followed.evaluated.IsZero()
+	followed.evaluated = time.Now()
+	if !isFirst && before.Err != nil && result.Err != nil {
+		return false
+	}
+	followed.result = result
+	return isFirst || before.Matches != result.Matches || (before.Err == nil) != (result.Err == nil)
 }
 
 // nextQuery returns the query that is due first, and when. It removes the ones that were not followed for long.
@@ -164,6 +177,9 @@ func (f *Follower) nextQuery(now time.Time) (string, time.Time) {
 		default:
 			due = due.Add(queryInterval)
 		}
+		if now.Sub(followed.followedAt) > followTimeout {
+			continue
+		}
 		if first == "" || due.Before(firstDue) {
 			first, firstDue = query, due
 		}
@@ -171,32 +187,24 @@ func (f *Follower) nextQuery(now time.Time) (string, time.Time) {
 	return first, firstDue
 }
 
-// readAlerts reads the firing alerts. If that fails, the last ones count.
-func (f *Follower) readAlerts(ctx context.Context, now time.Time) {
-	f.alertsAt = now
+// readAlerts reads the firing alerts. If that fails, the last ones count, and the first error stays.
+func (f *Follower) readAlerts(ctx context.Context) {
 	alerts, err := f.client.alerts(ctx)
 	if ctx.Err() != nil {
 		return
 	}
-	if text := errorText(err); text != f.alertError {
-		f.alertError = text
-		ctrl.LoggerFrom(ctx).Info("alerts read", "error", text)
-	}
-	if err != nil {
-		return
-	}
 	slices.SortFunc(alerts, func(a, b clusterversion.Alert) int {
-		return cmp.Or(cmp.Compare(a.Labels["alertname"], b.Labels["alertname"]), a.Since.Compare(b.Since))
+		return cmp.Or(cmp.Compare(a.Labels["alertname"], b.Labels["alertname"]), a.Since.Compare(b.Since),
+			cmp.Compare(fmt.Sprint(a.Labels), fmt.Sprint(b.Labels)))
 	})
 	f.mu.Lock()
-	f.alerts = alerts
-	f.mu.Unlock()
-	f.notify()
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
+	defer f.mu.Unlock()
+	switch {
+	case err == nil:
+		f.alerts, f.hasRead, f.alertErr = alerts, true, nil
+	case f.alertErr == nil:
+		f.alertErr = err
+		ctrl.LoggerFrom(ctx).Info("alerts not read", "reason", err.Error())
 	}
-	return err.Error()
+	f.notify()
 }

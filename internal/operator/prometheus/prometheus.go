@@ -42,8 +42,7 @@ func (o Options) Check() error {
 	case o.URL == "":
 		return nil
 	case err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https":
-		return fmt.Errorf("--prometheus-url: %q is not the URL of a Prometheus, such as "+
-			"https://prometheus.example:9090", o.URL)
+		return errors.New("--prometheus-url: write the URL of a Prometheus, such as https://prometheus.example:9090")
 	case parsed.Scheme == "http" && o.TokenFile != "":
 		return errors.New("--prometheus-token-file: a token is only sent over https")
 	default:
@@ -80,9 +79,11 @@ func newClient(o Options) (*client, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: authorities}
 	}
-	connection, err := api.NewClient(api.Config{
-		Address: o.URL, RoundTripper: &roundTripper{base: transport, tokenFile: o.TokenFile},
-	})
+	connection, err := api.NewClient(api.Config{Address: o.URL, Client: &http.Client{
+		Transport: &roundTripper{base: transport, tokenFile: o.TokenFile},
+		// the token is for this server only
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -98,6 +99,9 @@ type roundTripper struct {
 // RoundTrip answers a POST itself: the client repeats it as a GET, for which a proxy may demand fewer rights.
 func (r *roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method == http.MethodPost {
+		if request.Body != nil {
+			_ = request.Body.Close()
+		}
 		return &http.Response{StatusCode: http.StatusNotImplemented, Body: http.NoBody, Request: request}, nil
 	}
 	if r.tokenFile != "" {
@@ -174,6 +178,6 @@ func shorten(err error) error {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the response ends too early")
 	default:
-		return errors.New(printable.Truncate(printable.Line(err.Error()), maxError))
+		return errors.New(printable.Truncate(printable.Line(printable.RequestError(err).Error()), maxError))
 	}
 }

@@ -2,6 +2,7 @@ package prometheus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -107,6 +108,74 @@ func TestSilentPrometheus(t *testing.T) {
 	}
 }
 
+// TestErrorsOfADeadPrometheus checks that an error has its cause, and is the same each time.
+func TestErrorsOfADeadPrometheus(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close()
+	c, err := newClient(Options{URL: "http://" + listener.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("a", 500)
+	_, first := c.query(t.Context(), long)
+	_, second := c.query(t.Context(), long)
+	if first == nil || second == nil || first.Error() != second.Error() ||
+		!strings.Contains(first.Error(), "connection refused") {
+		t.Errorf("got errors %v and %v, want connection refused twice", first, second)
+	}
+}
+
+// TestTokenIsNotSentElsewhere checks that the client follows no redirect, which might lead to another server.
+func TestTokenIsNotSentElsewhere(t *testing.T) {
+	t.Parallel()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("the redirect was followed")
+	}))
+	t.Cleanup(elsewhere.Close)
+	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusFound))
+	t.Cleanup(server.Close)
+	c, err := newClient(Options{URL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.query(t.Context(), "up"); err == nil {
+		t.Error("got no error of a redirect")
+	}
+}
+
+// TestPace checks when queries are evaluated: new ones first, then those that fail, then the others once per hour.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	at := func(ago time.Duration, err error) *followedQuery {
+		return &followedQuery{
+			result: clusterversion.QueryResult{Err: err}, evaluated: now.Add(-ago), followedAt: now,
+		}
+	}
+	failed := errors.New("failed")
+	f := &Follower{queries: map[string]*followedQuery{
+		"new": {followedAt: now}, "failed": at(50*time.Second, failed), "good": at(50*time.Minute, nil),
+		"unfollowed": {followedAt: now.Add(-time.Hour)}, "forgotten": {followedAt: now.Add(-25 * time.Hour)},
+	}}
+	for _, c := range []struct {
+		query string
+		due   time.Time
+	}{{"new", time.Time{}}, {"failed", now.Add(10 * time.Second)}, {"good", now.Add(10 * time.Minute)}} {
+		query, due := f.nextQuery(now)
+		if query != c.query || !due.Equal(c.due) {
+			t.Errorf("got query %s, due at %s; want %s at %s", query, due, c.query, c.due)
+		}
+		delete(f.queries, query)
+	}
+	if query, _ := f.nextQuery(now); query != "" || f.queries["unfollowed"] == nil || f.queries["forgotten"] != nil {
+		t.Errorf("got query %q and queries %v; want none, and the forgotten one removed", query, f.queries)
+	}
+}
+
 func TestCheckOfOptions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -115,7 +184,7 @@ func TestCheckOfOptions(t *testing.T) {
 	}{
 		{Options{}, ""},
 		{Options{URL: "https://prometheus.example:9090", TokenFile: "token"}, ""},
-		{Options{URL: "prometheus.example:9090"}, "is not the URL of a Prometheus"},
+		{Options{URL: "prometheus.example:9090"}, "write the URL of a Prometheus"},
 		{Options{URL: "http://prometheus.example", TokenFile: "token"}, "a token is only sent over https"},
 		{Options{CAFile: "ca.crt"}, "need --prometheus-url"},
 	} {

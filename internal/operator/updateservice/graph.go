@@ -266,7 +266,7 @@ func readRisks(text json.RawMessage) (risks []configv1.ConditionalUpdateRisk, re
 			switch {
 			case rule.Type == "Always":
 				risk.MatchingRules = append(risk.MatchingRules, configv1.ClusterCondition{Type: rule.Type})
-			case rule.Type == "PromQL" && rule.PromQL != nil:
+			case rule.Type == "PromQL" && rule.PromQL != nil && rule.PromQL.PromQL != "":
 				query := &configv1.PromQLClusterCondition{PromQL: rule.PromQL.PromQL}
 				risk.MatchingRules = append(risk.MatchingRules,
 					configv1.ClusterCondition{Type: rule.Type, PromQL: query})
