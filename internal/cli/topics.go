@@ -29,8 +29,8 @@ func environments() *cobra.Command {
 		Use:     "environments",
 		Aliases: []string{"values", "values.yaml", "overlays", "profiles"},
 		Short:   "How manifests differ between clusters: profiles, instead of values and overlays",
-		Long: `Manifests have no values (values.yaml, --set) and no overlays. A release has the variants of an
-object, and a cluster takes one by its profile:
+		Long: `Manifests have no values (values.yaml, --set) and no overlays. A release can contain variants
+of an object, and the profile of the cluster selects one:
 
   # 0000_50_web_10_config-production.yaml
   metadata:

@@ -178,7 +178,7 @@ func (c *candidate) judge(ctx context.Context) error {
 	m := c.machine
 	m.mu.Lock()
 	s, risks, observed := m.session, m.risks, m.input.observed
-	m.judged = risks
+	m.risksAtGate = risks
 	m.mu.Unlock()
 	observed.Retrieved = m.updates.last()
 	outcome := s.Inspect(ctx, c.payload, m.inspectOptions(c.target))

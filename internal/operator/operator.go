@@ -161,8 +161,8 @@ func newManager(connection *rest.Config) (ctrl.Manager, error) {
 		Controller: config.Controller{
 			SkipNameValidation: ptr.To(true), // one process may run several operators
 			// An operator that ended because its caches can't list, without rights or without an answer, would be
-			// started again after longer and longer pauses. It is not ready until it can, and its probes fail when that
-			// takes too long.
+			// started again after longer and longer pauses. The operator is not ready until its caches have synced, and
+			// its probes fail if that takes too long.
 			CacheSyncTimeout: 1000 * time.Hour,
 			// Workers of the priority queue may never end (kubernetes-sigs/controller-runtime#3538, fixed in 0.25).
 			UsePriorityQueue: ptr.To(false),

@@ -180,14 +180,13 @@ func (r *reconciler) observe(
 		return observed, err
 	}
 	observed = clusterversion.Observation{
-		Now:        r.cluster.Now(),
-		Generation: version.Generation,
-		Invalid:    append(invalid, invalidID(version)...),
-		Overrides:  version.Spec.Overrides,
-		Gates:      gates,
-		Operators:  operators.Items,
-
-		AcceptedRisks: acceptedRisks(version.Spec),
+		Now:           r.cluster.Now(),
+		Generation:    version.Generation,
+		Invalid:       append(invalid, invalidID(version)...),
+		Overrides:     version.Spec.Overrides,
+		Gates:         gates,
+		Operators:     operators.Items,
+		AcceptedRisks: acceptedRiskNames(version.Spec),
 		Monitoring:    r.machine.prometheus.Follow(clusterversion.Queries(r.machine.updates.last())),
 	}
 	if m := observed.Monitoring; m != nil && !m.HasAlerts {

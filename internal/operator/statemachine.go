@@ -63,14 +63,14 @@ type stateMachine struct {
 	inputChanged  chan struct{}           // receives an element when the input was set
 	group         *errgroup.Group         // goroutines of run
 
-	mu         sync.Mutex             // locked before the mutexes of the session and its keeper
-	session    *session.Session       // nil until the lock is held
-	input      machineInput           // has no target until it is set
-	risks      []precondition.Finding // risks that block a minor update
-	judged     []precondition.Finding // the risks when the gate ran last
-	acceptance clusterversion.Acceptance
-	current    *currentRelease // nil until a release is accepted
-	fullPass   time.Time
+	mu          sync.Mutex             // locked before the mutex of the session, and after that of the keeper's events
+	session     *session.Session       // nil until the lock is held
+	input       machineInput           // has no target until it is set
+	risks       []precondition.Finding // risks that block a minor update
+	risksAtGate []precondition.Finding // risks when the gate ran last
+	acceptance  clusterversion.Acceptance
+	current     *currentRelease // nil until a release is accepted
+	fullPass    time.Time
 	// cancelAttempt ends the attempt to accept a target.
 	cancelAttempt context.CancelFunc
 }
@@ -269,7 +269,7 @@ func (m *stateMachine) isDue(last *target, refusal error) bool {
 		return !slices.ContainsFunc(m.risks, isSame)
 	}
 	isRefusedByGate := reason.Of(refusal) == precondition.ReasonFailed
-	return m.input.target != last || isRefusedByGate && slices.ContainsFunc(m.judged, hasEnded)
+	return m.input.target != last || isRefusedByGate && slices.ContainsFunc(m.risksAtGate, hasEnded)
 }
 
 // acceptTarget accepts the target, if there is one. An operator that has just started first continues the release that

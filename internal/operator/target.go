@@ -209,8 +209,8 @@ func onlyAcceptsRisks(update configv1.Update) bool {
 		update.Mode == ""
 }
 
-// acceptedRisks returns the names of the risks that a spec accepts.
-func acceptedRisks(spec configv1.ClusterVersionSpec) []string {
+// acceptedRiskNames returns the names of the risks that a spec accepts.
+func acceptedRiskNames(spec configv1.ClusterVersionSpec) []string {
 	if spec.DesiredUpdate == nil {
 		return nil
 	}

@@ -175,7 +175,8 @@ func TestAcceptedRisks(t *testing.T) {
 	accept("SlowDisks", "FastDisks")
 	s.until("one risk is accepted", offers("1.0.1, 1.1.0 Recommended=False ExposedToRisks"))
 	s.until("a name that no update has is reported", func(v *configv1.ClusterVersion) bool {
-		return strings.Contains(find(v, configv1.RetrievedUpdates).Message, "Accepted risks that no update has: FastDisks")
+		return strings.Contains(find(v, configv1.RetrievedUpdates).Message,
+			"Accepted risks that no update has: FastDisks")
 	})
 	accept("SlowDisks", "ClusterOperatorUpgradeable-till")
 	v := s.until("all risks are accepted", offers("1.1.0, 1.0.1, 1.1.0 Recommended=True AllExposedRisksAccepted"))

@@ -100,7 +100,8 @@ func (m *Monitoring) alertRisks() []configv1.ConditionalUpdateRisk {
 		risk, isKnown := risks[name]
 		if !isKnown {
 			risk = configv1.ConditionalUpdateRisk{
-				Name: name, Message: alert.summary(), URL: cmp.Or(urlIn(alert.Annotations["runbook_url"]), missingRunbook),
+				Name: name, Message: alert.summary(),
+				URL:           cmp.Or(urlIn(alert.Annotations["runbook_url"]), missingRunbook),
 				MatchingRules: []configv1.ClusterCondition{{Type: "Always"}},
 				Conditions: []metav1.Condition{{
 					Type: applies, Status: metav1.ConditionTrue, Reason: alertReason,
@@ -109,7 +110,8 @@ func (m *Monitoring) alertRisks() []configv1.ConditionalUpdateRisk {
 			}
 			risks[name] = risk
 		}
-		risk.Conditions[0].Message = printable.Truncate(joined("; ", risk.Conditions[0].Message, message), longestReport)
+		applied := &risk.Conditions[0]
+		applied.Message = printable.Truncate(joined("; ", applied.Message, message), longestReport)
 	}
 	return slices.SortedFunc(maps.Values(risks), compareRisks)
 }

@@ -344,7 +344,8 @@ func UpdateWarnings(observed Observation, version string) []precondition.Finding
 	if index < 0 {
 		return []precondition.Finding{{
 			Severity: precondition.Warns, Check: RiskNotRecommended, Of: "UnknownUpdate",
-			Message:    fmt.Sprintf("the update service does not offer %s to clusters of %s", version, retrieved.Version),
+			Message: fmt.Sprintf("the update service does not offer %s to clusters of %s", version,
+				retrieved.Version),
 			Resolution: "choosing an update that oc adm upgrade lists",
 		}}
 	}

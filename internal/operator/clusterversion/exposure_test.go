@@ -180,7 +180,8 @@ func TestManyRisks(t *testing.T) {
 	}
 	message := condition(t, next, configv1.RetrievedUpdates).Message
 	for _, want := range []string{
-		"Accepted risks that no update has: Unknown0", "* 1.334.0: a ClusterVersion has no room for it", "* and 324 more",
+		"Accepted risks that no update has: Unknown0", "* 1.334.0: a ClusterVersion has no room for it",
+		"* and 324 more",
 	} {
 		if !strings.Contains(message, want) {
 			t.Errorf("the message of RetrievedUpdates is %q, want %q in it", message, want)

@@ -94,7 +94,8 @@ func (b *builder) setExposure(exposure Exposure) {
 	}
 	b.next.AvailableUpdates, b.next.ConditionalUpdates = exposure.Available, exposure.Conditional
 	for i, update := range exposure.Conditional {
-		b.next.ConditionalUpdates[i].Conditions = follow(update.Release.Version+" "+update.Release.Image, update.Conditions)
+		key := update.Release.Version + " " + update.Release.Image
+		b.next.ConditionalUpdates[i].Conditions = follow(key, update.Conditions)
 		update.Risks = slices.Clone(update.Risks)
 		for j, risk := range update.Risks {
 			update.Risks[j].Conditions = follow(risk.Name, risk.Conditions)

@@ -151,14 +151,14 @@ func TestTokenIsNotSentElsewhere(t *testing.T) {
 func TestPace(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	at := func(ago time.Duration, err error) *followedQuery {
+	evaluated := func(ago time.Duration, err error) *followedQuery {
 		return &followedQuery{
 			result: clusterversion.QueryResult{Err: err}, evaluated: now.Add(-ago), followedAt: now,
 		}
 	}
 	failed := errors.New("failed")
 	f := &Follower{queries: map[string]*followedQuery{
-		"new": {followedAt: now}, "failed": at(50*time.Second, failed), "good": at(50*time.Minute, nil),
+		"new": {followedAt: now}, "failed": evaluated(50*time.Second, failed), "good": evaluated(50*time.Minute, nil),
 		"unfollowed": {followedAt: now.Add(-time.Hour)}, "forgotten": {followedAt: now.Add(-25 * time.Hour)},
 	}}
 	for _, c := range []struct {

@@ -144,7 +144,7 @@ func (s *FolderSettings) check(files fs.FS) error {
 			"%q can't be a namespace: use up to 63 lower-case letters, digits and dashes, with a letter or digit at "+
 				"both ends", s.Namespace)
 	case s.Version != "" && hasMetadata:
-		return s.Problem("version", "%s has the version: leave it out here", payload.MetadataFile)
+		return s.Problem("version", "the version is already set in %s: remove it here", payload.MetadataFile)
 	case s.Version != "" && !payload.IsVersion(s.Version):
 		return s.Problem("version", "%q is not a semantic version such as 1.2.3", s.Version)
 	case s.Capabilities != nil && err != nil:

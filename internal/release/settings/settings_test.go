@@ -49,7 +49,7 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 		payload.SettingsFile: {Data: []byte("version: 1.0.0")},
 		payload.MetadataFile: {},
 	})
-	if want := "runlevel.yaml:1: version: release-metadata has the version: leave it out here"; err == nil ||
+	if want := "runlevel.yaml:1: version: the version is already set in release-metadata: remove it here"; err == nil ||
 		err.Error() != want {
 		t.Errorf("the error is %v, want %s", err, want)
 	}

@@ -291,8 +291,8 @@ func detailOf(m *machinev1beta1.Machine) string {
 // restart. OpenShift's controller has the same limit.
 const nodeGrace = 20 * time.Minute
 
-// readinessOf reports whether a machine is ready: it runs, or is being deleted, and its node is ready. A running one
-// stays so for a while after its node has ceased to be ready; after is when that ends, or zero.
+// readinessOf reports whether a machine is ready: it runs, or is being deleted, and its node is ready. A running
+// machine still counts as ready for nodeGrace after its node became unready; after is the remaining time, or 0.
 func readinessOf(m *machinev1beta1.Machine, nodes []corev1.Node, now time.Time) (isReady bool, after time.Duration) {
 	name := enqueue.NodeName(m)
 	i := slices.IndexFunc(nodes, func(node corev1.Node) bool { return name != "" && node.Name == name })
