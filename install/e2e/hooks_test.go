@@ -184,7 +184,7 @@ func (s *stage) hook(name string, test hookCase) {
 	}
 	if test.code != 0 {
 		out, _ := s.try("why", "deployment/"+name, "-n", namespace)
-		s.expect("runlevel why", out, append(test.output[:1:1], "hook has stopped the rollout")...)
+		s.expect("runlevel why", out, append(test.output[:1:1], "hook has failed and blocked the rollout")...)
 	}
 }
 
