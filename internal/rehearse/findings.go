@@ -20,7 +20,7 @@ func newObservation(rule, format string, args ...any) lint.Observation {
 	return lint.Observation{Rule: rule, Message: fmt.Sprintf(format, args...)}
 }
 
-// add adds an observation. All observations of the previous release are of one rule: nobody can change that release.
+// add adds an observation. All observations of the previous release have one rule, since that release can't be changed.
 func (f *findings) add(observation lint.Observation) {
 	if observation.In == lint.InPrevious {
 		observation.Rule = lint.RehearsalPrevious

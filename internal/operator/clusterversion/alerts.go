@@ -86,8 +86,11 @@ const missingRunbook = "https://github.com/runlevel/runlevel/blob/main/docs/oper
 
 // alertRisks returns the risks of alerts that affect updates, one for each name of an alert.
 func (m *Monitoring) alertRisks() []configv1.ConditionalUpdateRisk {
-	if m == nil || !m.HasAlerts {
-		return m.earlierRisks()
+	if m == nil {
+		return nil
+	}
+	if !m.HasAlerts {
+		return m.Earlier
 	}
 	risks := map[string]configv1.ConditionalUpdateRisk{}
 	for _, alert := range m.Alerts {
@@ -114,13 +117,6 @@ func (m *Monitoring) alertRisks() []configv1.ConditionalUpdateRisk {
 		applied.Message = printable.Truncate(joined("; ", applied.Message, message), longestReport)
 	}
 	return slices.SortedFunc(maps.Values(risks), compareRisks)
-}
-
-func (m *Monitoring) earlierRisks() []configv1.ConditionalUpdateRisk {
-	if m == nil {
-		return nil
-	}
-	return m.Earlier
 }
 
 // summary returns the summary of an alert, or its name.

@@ -36,13 +36,14 @@ const (
 	applies     = "Applies"
 )
 
-// Limits of an exposure. The definition of ClusterVersion has the first two; the last one keeps the object below the
+// Limits of an exposure. The definition of ClusterVersion sets the first three; the others keep the object below the
 // size that etcd accepts.
 const (
-	maxRisks         = 200 // risks of an update
-	maxRiskName      = 256 // length of a name, in bytes
-	maxUpdateSize    = 640 << 10
-	maxCopiedMessage = 256 // length of a message that conditionalUpdateRisks has, too
+	maxUpdates       = 500       // conditional updates, and risks of all of them
+	maxRisks         = 200       // risks of an update
+	maxRiskName      = 256       // length of a name, in bytes
+	maxUpdateSize    = 640 << 10 // size of all conditional updates, in bytes
+	maxCopiedMessage = 256       // length of a message that conditionalUpdateRisks repeats in full, in bytes
 )
 
 // Expose evaluates the risks of all offered updates: those that the update service has sent, those of firing alerts,
@@ -107,12 +108,9 @@ func hasQuery(rule configv1.ClusterCondition) bool {
 	return rule.PromQL != nil && rule.PromQL.PromQL != ""
 }
 
-// maxUpdates is the maximum number of conditional updates, and of their risks, by the definition of ClusterVersion.
-const maxUpdates = 500
-
 func compareRisks(a, b configv1.ConditionalUpdateRisk) int { return strings.Compare(a.Name, b.Name) }
 
-// compareVersions compares semantic versions. Others are less.
+// compareVersions compares semantic versions, and the texts if one is not a semantic version.
 func compareVersions(a, b string) int {
 	parsedA, errA := semver.Parse(a)
 	parsedB, errB := semver.Parse(b)

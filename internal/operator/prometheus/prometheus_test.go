@@ -176,6 +176,32 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// TestErrorsOfAQueryStay checks that only a change between success and failure has the status computed again: the text
+// of an error may differ each time.
+func TestErrorsOfAQueryStay(t *testing.T) {
+	t.Parallel()
+	f := &Follower{queries: map[string]*followedQuery{"up": {}}}
+	for i, c := range []struct {
+		result     clusterversion.QueryResult
+		hasChanged bool
+		err        string
+	}{
+		{clusterversion.QueryResult{Err: errors.New("first")}, true, "first"},
+		{clusterversion.QueryResult{Err: errors.New("second")}, false, "first"},
+		{clusterversion.QueryResult{Matches: true}, true, ""},
+		{clusterversion.QueryResult{Matches: true}, false, ""},
+		{clusterversion.QueryResult{Err: errors.New("third")}, true, "third"},
+	} {
+		hasChanged, err := f.setResult("up", c.result), ""
+		if kept := f.queries["up"].result.Err; kept != nil {
+			err = kept.Error()
+		}
+		if hasChanged != c.hasChanged || err != c.err {
+			t.Errorf("result %d: got changed %t, error %q; want %t, %q", i, hasChanged, err, c.hasChanged, c.err)
+		}
+	}
+}
+
 func TestCheckOfOptions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

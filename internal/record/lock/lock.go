@@ -94,7 +94,7 @@ type Options struct {
 // keeping is the suffix of a holder that keeps the release in place.
 const keeping = " (watching)"
 
-// KeeperEnd tells a user how to end a process that keeps a release in place, and so holds the lock.
+// KeeperEnd describes how a user ends a process that keeps a release in place, and so holds the lock.
 const KeeperEnd = `stopping it ("apply --watch" ends with Ctrl-C); an operator applies what spec.desiredUpdate of the ClusterVersion requests`
 
 // withDefaults returns options with defaults for empty fields.

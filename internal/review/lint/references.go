@@ -32,7 +32,7 @@ func referenceRules() []Rule {
 type missingReference struct {
 	by *manifest
 	references.Reference
-	creator string // who may create the object, as the end of a sentence; "" if nobody
+	creator string // who may create the object, as the end of a sentence; "" if none is known
 }
 
 // findMissingReferences returns the references to objects that are neither in the payload nor in every cluster. Objects

@@ -1,5 +1,5 @@
 // Package referrers reports the references between the objects of a release, the objects that controllers create, and
-// the referenced objects that nobody creates.
+// the referenced objects that have no creator.
 //
 // The package draws references. Package graph draws the order in which objects are applied.
 //

@@ -110,7 +110,7 @@ func (g *Group) IsStopped() bool {
 	}
 }
 
-// Died returns a channel that receives each failure, up to reportedFailures that nobody has received.
+// Died returns a channel that receives each failure, up to reportedFailures that are not received yet.
 func (g *Group) Died() <-chan error { return g.died }
 
 // Failure returns the first failure: the error of a component that exited by itself.
