@@ -46,11 +46,13 @@ func (r *targetRelease) matches(t *target) bool {
 
 // A candidate takes a target through the states of stateMachine until the release is accepted or refused. Only the
 // goroutine that accepts targets uses a candidate. After the acceptance, a currentRelease has its release, which does
-// not change any more.
+// not change any more. The candidate of a preflight is never accepted, and writes nothing to the cluster.
 type candidate struct {
 	targetRelease
-	machine *stateMachine
-	isRetry bool // the candidate publishes no states until it is accepted
+	machine     *stateMachine
+	isRetry     bool                    // the candidate publishes no states until it is accepted
+	isPreflight bool                    // the gate includes dry runs, whose findings do not refuse the release
+	effects     *clusterversion.Effects // effects of a preflight's update; nil until the dry runs have ended
 }
 
 // prepare retrieves and loads the release, and runs the gate. Current is the current release, or nil.
@@ -99,9 +101,13 @@ func (c *candidate) enter(ctx context.Context, phase clusterversion.AcceptancePh
 
 // publish sets the acceptance of the output and announces it, unless the target is outdated. An operator that has just
 // started accepts the release that was begun last before the requested one: of that release, publish shows only why it
-// can't be kept in place.
+// can't be kept in place. A preflight has no events.
 func (c *candidate) publish(ctx context.Context) {
 	isShown := false
+	if c.isPreflight {
+		c.publishPreflight()
+		return
+	}
 	c.machine.update(func() {
 		requested := c.machine.input.target
 		isShown = c.target == requested || requested != nil && c.target == requested.Before && c.acceptance.Err != nil
@@ -159,6 +165,9 @@ func (c *candidate) findSignatures(ctx context.Context, policy *signature.Policy
 	if err != nil {
 		return err
 	}
+	if c.isPreflight {
+		return nil
+	}
 	// the next attempt looks for them again
 	if err := signature.Persist(ctx, core, namespace, digest, found); err != nil {
 		ctrl.LoggerFrom(ctx).Info("signatures not stored", "image", c.target.Image, "reason", err.Error())
@@ -173,7 +182,8 @@ func (c *candidate) forcedRisk(err error) string {
 }
 
 // judge runs the gate, with the risks of a minor update. Force overrides the findings that block. Nothing blocks the
-// release that was begun last: it is kept in place, except for objects that the API server refuses.
+// release that was begun last: it is kept in place, except for objects that the API server refuses. A preflight also
+// runs the dry runs, and continues with findings.
 func (c *candidate) judge(ctx context.Context) error {
 	m := c.machine
 	m.mu.Lock()
@@ -181,9 +191,9 @@ func (c *candidate) judge(ctx context.Context) error {
 	m.risksAtGate = risks
 	m.mu.Unlock()
 	observed.Retrieved = m.updates.last()
-	outcome := s.Inspect(ctx, c.payload, m.inspectOptions(c.target))
-	if outcome.Err != nil {
-		return outcome.Err
+	outcome, err := c.inspect(ctx, s)
+	if err != nil {
+		return err
 	}
 	c.acceptance.WasJudged = true
 	c.acceptance.Findings = slices.Concat(outcome.Findings, riskFindings(risks, outcome, c.target.Previous),
@@ -196,13 +206,14 @@ func (c *candidate) judge(ctx context.Context) error {
 	}
 	for i := range c.acceptance.Findings {
 		switch found := &c.acceptance.Findings[i]; {
+		case found.Severity == precondition.Fails: // only dry runs find it
 		case outcome.IsSame && !c.target.Force:
 			found.Severity = precondition.Warns
 		case m.options.StrictTombstones && found.Check == precondition.StaleTombstone:
 			found.Severity = precondition.Blocks
 		}
 	}
-	if c.target.Force {
+	if c.target.Force || c.isPreflight {
 		return nil
 	}
 	outcome.Findings, outcome.Err = c.acceptance.Findings, precondition.Refuse(c.acceptance.Findings)

@@ -166,16 +166,17 @@ func (r *reconciler) observe(
 	if err := r.client.List(ctx, &operators); err != nil {
 		return observed, fmt.Errorf("list ClusterOperators: %w", err)
 	}
-	target, invalid := choose(version, inputs)
+	chosen, invalid := choose(version, inputs)
 	settings, err := r.machine.settings.read(ctx)
 	if err != nil {
 		return observed, err
 	}
-	target.configure(settings, r.options.Features, version)
-	if target.Before != nil {
-		target.Before.configure(settings, r.options.Features, version)
+	for _, t := range []*target{chosen, chosen.Before, chosen.Preflight} {
+		if t != nil {
+			t.configure(settings, r.options.Features, version)
+		}
 	}
-	gates, err := r.pendingAcks(ctx, target.Previous)
+	gates, err := r.pendingAcks(ctx, chosen.Previous)
 	if err != nil {
 		return observed, err
 	}
@@ -192,8 +193,8 @@ func (r *reconciler) observe(
 	if m := observed.Monitoring; m != nil && !m.HasAlerts {
 		m.Earlier = clusterversion.EarlierAlerts(version.Status)
 	}
-	out := r.machine.set(machineInput{target: target, record: inputs.record, deletes: deletes, observed: observed})
-	observed.Acceptance, observed.Applied = out.Acceptance, out.Applied
+	out := r.machine.set(machineInput{target: chosen, record: inputs.record, deletes: deletes, observed: observed})
+	observed.Acceptance, observed.Applied, observed.Preflight = out.Acceptance, out.Applied, out.Preflight
 	observed.Retrieved = r.machine.updates.follow(version, observed.Applied)
 	if observed.Applied != nil && len(observed.Applied.MissingOperators) > 0 {
 		if err := ensureDefinitions(ctx, r.cluster); err != nil {

@@ -69,7 +69,8 @@ type stateMachine struct {
 	risks       []precondition.Finding // risks that block a minor update
 	risksAtGate []precondition.Finding // risks when the gate ran last
 	acceptance  clusterversion.Acceptance
-	current     *currentRelease // nil until a release is accepted
+	preflight   *clusterversion.Preflight // nil if none is requested; replaced as a whole
+	current     *currentRelease           // nil until a release is accepted
 	fullPass    time.Time
 	// cancelAttempt ends the attempt to accept a target.
 	cancelAttempt context.CancelFunc
@@ -86,6 +87,7 @@ type machineInput struct {
 // A machineOutput is the state of a machine at one moment.
 type machineOutput struct {
 	Acceptance clusterversion.Acceptance
+	Preflight  *clusterversion.Preflight      // nil if none is requested
 	Applied    *clusterversion.AppliedRelease // nil until a release is accepted
 	Unwatched  int                            // kinds of the current release whose changes are not seen
 	FullPass   time.Time                      // time of the last apply or check of all objects of the release
@@ -131,6 +133,10 @@ func (m *stateMachine) set(input machineInput) machineOutput {
 		if m.current != nil && m.current.release.matches(input.target) {
 			m.acceptance = m.current.release.acceptance
 		}
+		m.preflight = nil
+		if p := input.target.Preflight; p != nil {
+			m.preflight = &clusterversion.Preflight{Acceptance: p.at(clusterversion.Retrieving)}
+		}
 		m.cancelAttempt()
 	}
 	m.input = input
@@ -156,7 +162,9 @@ func (m *stateMachine) output() machineOutput {
 
 // state returns the output. The caller holds the mutex.
 func (m *stateMachine) state() machineOutput {
-	out := machineOutput{Acceptance: m.acceptance, FullPass: m.fullPass, Record: m.input.record}
+	out := machineOutput{
+		Acceptance: m.acceptance, Preflight: m.preflight, FullPass: m.fullPass, Record: m.input.record,
+	}
 	if m.current != nil {
 		out.Applied, out.Unwatched = m.current.status(), m.session.Kept().UnwatchedKinds()
 	}
@@ -214,7 +222,7 @@ func (m *stateMachine) notify() {
 var retryAcceptance = wait.Backoff{Duration: 2 * time.Second, Factor: 2, Steps: 6, Cap: time.Minute}
 
 // acceptTargets accepts the target of the input, and each one that replaces it, until ctx ends. A refused target is
-// tried again.
+// tried again, and so is a preflight.
 func (m *stateMachine) acceptTargets(ctx context.Context) error {
 	var last *target
 	backoff := retryAcceptance
@@ -226,8 +234,11 @@ func (m *stateMachine) acceptTargets(ctx context.Context) error {
 		}
 		var retry <-chan time.Time
 		refusal := m.acceptTarget(ctx, requested, isRetry)
-		if refusal != nil {
+		switch {
+		case refusal != nil:
 			retry = time.After(backoff.Step())
+		case requested != nil && requested.Preflight != nil:
+			retry = time.After(m.runPreflight(ctx, requested, isRetry, &backoff))
 		}
 		if err := m.awaitReason(ctx, requested, refusal, retry); err != nil {
 			return err
@@ -300,25 +311,8 @@ func (m *stateMachine) accept(ctx context.Context, t, requested *target, isRetry
 		})
 		return nil
 	}
-	held := m.held()
-	if held.Err() != nil { // another leader may have another target by now
-		return context.Cause(held)
-	}
-	attempt, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(held, cancel)()
-	if !m.beginAttempt(requested, cancel) {
-		return context.Canceled
-	}
 	next := &candidate{machine: m, targetRelease: targetRelease{target: t}, isRetry: isRetry}
-	err := next.prepare(attempt, current)
-	if attempt.Err() != nil {
-		return context.Cause(attempt)
-	}
-	if next.acceptance.Err = err; err != nil {
-		next.publish(ctx)
-		ctrl.LoggerFrom(ctx).Info("release not accepted",
-			"image", t.Image, "version", t.Version, "reason", err.Error())
+	if err := m.attempt(ctx, next, requested); err != nil {
 		return err
 	}
 	if current != nil {
@@ -332,6 +326,31 @@ func (m *stateMachine) accept(ctx context.Context, t, requested *target, isRetry
 	next.publish(ctx)
 	m.group.Go(func() error { return r.run(ctx) })
 	return nil
+}
+
+// attempt takes a candidate through the states until it may be accepted, and publishes why it is refused. It gives up
+// as accept does.
+func (m *stateMachine) attempt(ctx context.Context, next *candidate, requested *target) error {
+	held := m.held()
+	if held.Err() != nil { // another leader may have another target by now
+		return context.Cause(held)
+	}
+	attempt, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(held, cancel)()
+	if !m.beginAttempt(requested, cancel) {
+		return context.Canceled
+	}
+	err := next.prepare(attempt, m.currentRelease())
+	if attempt.Err() != nil {
+		return context.Cause(attempt)
+	}
+	if next.acceptance.Err = err; err != nil {
+		next.publish(ctx)
+		ctrl.LoggerFrom(ctx).Info("release not accepted", "isPreflight", next.isPreflight,
+			"image", next.target.Image, "version", next.target.Version, "reason", err.Error())
+	}
+	return err
 }
 
 // beginAttempt stores the function that ends an attempt to accept a target, unless the target is outdated.

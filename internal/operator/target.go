@@ -26,7 +26,9 @@ type target struct {
 	Features         Features                            // features of the cluster
 	// Before is another release, which was started last. It is kept in place until this release is accepted.
 	Before *target
-	signed verification // verification of the image, if the release was begun before
+	// Preflight is a release that is only checked, while this one is kept in place; nil if none is requested.
+	Preflight *target
+	signed    verification // verification of the image, if the release was begun before
 	// Previous is the last completed version in the history of the ClusterVersion.
 	Previous string
 	// unread is the release that was applied last, if the operator can't read its source, or if its entry of the record
@@ -45,7 +47,11 @@ func (t *target) at(phase clusterversion.AcceptancePhase) clusterversion.Accepta
 
 // isSame reports whether two targets are the same request. Enabled and Before do not matter.
 func (t *target) isSame(other *target) bool {
-	return t.Version == other.Version && t.Force == other.Force && t.hasSameObjects(other)
+	if t == nil || other == nil {
+		return t == other
+	}
+	return t.Version == other.Version && t.Force == other.Force && t.hasSameObjects(other) &&
+		t.Preflight.isSame(other.Preflight)
 }
 
 // hasSameObjects reports whether two targets have the same objects.
@@ -65,9 +71,10 @@ type targetInputs struct {
 }
 
 // confirm sets whether the newest entry of the record is confirmed: its image is the operator's own, the current one,
-// or one that the ClusterVersion requests, or names as begun last. Without this check, an account that may only write
-// ConfigMaps in the namespace of the record could have any image applied. Sources of the command line need no
-// confirmation: the operator never applies them. The history of the ClusterVersion must not have entries of the record.
+// or one that the ClusterVersion requests (not for a preflight), or names as begun last. Without this check, an account
+// that may only write ConfigMaps in the namespace of the record could have any image applied. Sources of the command
+// line need no confirmation: the operator never applies them. The history of the ClusterVersion must not have entries
+// of the record.
 func (i *targetInputs) confirm(v *configv1.ClusterVersion) {
 	newest := i.record.Newest()
 	i.isConfirmed = newest == nil || i.confirms(v, newest.Source)
@@ -78,7 +85,8 @@ func (i *targetInputs) confirms(v *configv1.ClusterVersion, image string) bool {
 	update := v.Spec.DesiredUpdate
 	isCurrent := i.current != nil && i.current.Image == image
 	isBegun := v.Status.Desired.Image == image || len(v.Status.History) > 0 && v.Status.History[0].Image == image
-	isRequested := update != nil && (update.Image == image || update.Image == "" && imageOf(v, update.Version) == image)
+	isRequested := update != nil && update.Mode == "" &&
+		(update.Image == image || update.Image == "" && imageOf(v, update.Version) == image)
 	return !isByDigest(image) || image == i.own || isCurrent || isBegun || isRequested
 }
 
@@ -96,7 +104,7 @@ func (i *targetInputs) recordedImage(v *configv1.ClusterVersion, entry record.Hi
 }
 
 // choose returns the target of a ClusterVersion, and the errors in its spec. If the spec has no update, the target is
-// the release that begun returns.
+// the release that begun returns. It also is if the spec has a preflight, which the target then contains.
 func choose(v *configv1.ClusterVersion, inputs targetInputs) (*target, []string) {
 	release, unread := inputs.begun(v)
 	begun := &target{
@@ -122,16 +130,24 @@ func choose(v *configv1.ClusterVersion, inputs targetInputs) (*target, []string)
 	if invalid != "" {
 		return begun, []string{invalid}
 	}
-	if release.Image == "" || release.Image == begun.Image && release.Version == begun.Version && !update.Force {
+	chosen, isPreflight := *begun, update.Mode == configv1.UpdateModePreflight
+	switch {
+	case release.Image == "" && isPreflight:
+		release = begun.Release
+	case release.Image == "",
+		release.Image == begun.Image && release.Version == begun.Version && !update.Force && !isPreflight:
 		return begun, nil
 	}
-	chosen := *begun
 	chosen.Release, chosen.Force = release, update.Force
 	if release.Image != begun.Image {
 		chosen.signed, chosen.accepted = verification{}, ""
-		if unread == nil && len(v.Status.History)+len(inputs.record.History) > 0 {
-			chosen.Before = begun
-		}
+	}
+	switch {
+	case isPreflight:
+		begun.Preflight = &chosen
+		return begun, nil
+	case release.Image != begun.Image && unread == nil && len(v.Status.History)+len(inputs.record.History) > 0:
+		chosen.Before = begun
 	}
 	return &chosen, nil
 }
@@ -180,10 +196,9 @@ func (i *targetInputs) enabled(v *configv1.ClusterVersion) []configv1.ClusterVer
 func requested(v *configv1.ClusterVersion, update configv1.Update) (release configv1.Release, invalid string) {
 	release = configv1.Release{Version: update.Version, Image: update.Image, Architecture: update.Architecture}
 	switch {
-	case update.Mode != "":
-		return release,
-			fmt.Sprintf("spec.desiredUpdate.mode: Unsupported value: %q: Runlevel can't try an update yet: "+
-				"remove the mode to begin the update", update.Mode)
+	case update.Mode != "" && update.Mode != configv1.UpdateModePreflight:
+		return release, fmt.Sprintf("spec.desiredUpdate.mode: Unsupported value: %q: write %q to check the update, "+
+			"or remove the mode to begin it", update.Mode, configv1.UpdateModePreflight)
 	case update.Image != "":
 		return release, checkImage("spec.desiredUpdate.image", update.Image)
 	case update.Version == "" && update.Architecture == "":

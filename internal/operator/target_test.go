@@ -23,13 +23,14 @@ func TestTargetOfClusterVersion(t *testing.T) {
 		return configv1.ClusterVersionStatus{Desired: configv1.Release{Version: version, Image: image}}
 	}
 	for name, c := range map[string]struct {
-		update *configv1.Update
-		status configv1.ClusterVersionStatus
-		record []record.HistoryEntry
-		own    string
-		began  string // the release of the operator that started the newest entry
-		want   string // its image
-		wrong  string // the beginning of the error
+		update  *configv1.Update
+		status  configv1.ClusterVersionStatus
+		record  []record.HistoryEntry
+		own     string
+		began   string // the release of the operator that started the newest entry
+		want    string // its image
+		checked string // the image of its preflight
+		wrong   string // the beginning of the error
 	}{
 		"nothing is applied": {own: image("1"), want: image("1")},
 		"a restart after an update": {
@@ -153,11 +154,47 @@ func TestTargetOfClusterVersion(t *testing.T) {
 			status: offered,
 			want:   image("4"),
 		},
-		"a trial": {
+		"a preflight": {
+			own:     image("1"),
+			update:  &configv1.Update{Image: image("2"), Mode: configv1.UpdateModePreflight},
+			want:    image("1"),
+			checked: image("2"),
+		},
+		"a preflight of an earlier version": {
+			own:     image("1"),
+			update:  &configv1.Update{Version: "1.2.0", Mode: configv1.UpdateModePreflight},
+			status:  history,
+			want:    image("1"),
+			checked: image("3"),
+		},
+		"a preflight of the current release": {
+			own:     image("2"),
+			update:  &configv1.Update{Version: "1.1.0", Mode: configv1.UpdateModePreflight},
+			status:  build("1.1.0", image("2")),
+			record:  record.History{entry("1.1.0", image("2"))},
+			want:    image("2"),
+			checked: image("2"),
+		},
+		"a preflight of a tag": {
 			own:    image("1"),
-			update: &configv1.Update{Image: image("2"), Mode: configv1.UpdateModePreflight},
+			update: &configv1.Update{Image: "r.example/shop:1", Mode: configv1.UpdateModePreflight},
 			want:   image("1"),
-			wrong:  `spec.desiredUpdate.mode: Unsupported value: "Preflight"`,
+			wrong:  "spec.desiredUpdate.image: ",
+		},
+		"a forged record, and a preflight of its image": {
+			own:     image("1"),
+			update:  &configv1.Update{Image: image("9"), Mode: configv1.UpdateModePreflight},
+			status:  build("1.1.0", image("2")),
+			record:  record.History{entry("1.2.0", image("9")), entry("1.0.0", image("1"))},
+			want:    "",
+			checked: image("9"),
+		},
+		"an unknown mode": {
+			own:    image("1"),
+			update: &configv1.Update{Image: image("2"), Mode: "Preheat"},
+			want:   image("1"),
+			wrong: `spec.desiredUpdate.mode: Unsupported value: "Preheat": write "Preflight" to check the update, ` +
+				"or remove the mode to begin it",
 		},
 		"another architecture of the same version": {own: image("1"), update: &configv1.Update{
 			Version:      "1.2.0",
@@ -185,8 +222,12 @@ func TestTargetOfClusterVersion(t *testing.T) {
 		}
 		got, wrong := choose(v, from)
 		isWrong := len(wrong) == 1 && strings.HasPrefix(wrong[0], c.wrong)
-		if got.Image != c.want || (c.wrong != "") != isWrong {
-			t.Errorf("%s: %s, %q", name, got.Image, wrong)
+		var checked string
+		if got.Preflight != nil {
+			checked = got.Preflight.Image
+		}
+		if got.Image != c.want || checked != c.checked || (c.wrong != "") != isWrong {
+			t.Errorf("%s: %s, %q, and a preflight of %q", name, got.Image, wrong, checked)
 		}
 	}
 }

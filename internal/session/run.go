@@ -62,14 +62,19 @@ func Inspect(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 
 // Preview returns the changes that Run would make, and makes none. It continues if the gate refuses the apply.
 func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
-	began := time.Now()
 	r := newRun(c, release, options)
+	return r.preview(ctx, r.lock())
+}
+
+// preview is Preview, with the lock if this process does not hold it.
+func (r *run) preview(ctx context.Context, free *lock.Lock) *Outcome {
+	began := time.Now()
 	defer func() { r.outcome.Took = time.Since(began) }()
-	if r.outcome.Err = r.inspect(ctx, r.lock()); r.outcome.Err != nil {
+	if r.outcome.Err = r.inspect(ctx, free); r.outcome.Err != nil {
 		return r.outcome
 	}
 	refused := errors.Join(r.askGate(), r.options.Observer.OnBegin(r.outcome))
-	r.outcome.Report = apply.Preview(ctx, c, r.payload, r.before, r.applyOptions())
+	r.outcome.Report = apply.Preview(ctx, r.cluster, r.payload, r.before, r.applyOptions())
 	r.outcome.Orphans = r.orphans(ctx)
 	r.outcome.Deletes = slices.DeleteFunc(r.outcome.Deletes, r.isNotPending)
 	r.outcome.Err = errors.Join(refused, r.outcome.Report.Err)

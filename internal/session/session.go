@@ -237,6 +237,12 @@ func (s *Session) Inspect(ctx context.Context, release *payload.Payload, options
 	return r.outcome
 }
 
+// Preview returns the changes that an Apply of a payload would make. It makes none, and does not interrupt an apply.
+func (s *Session) Preview(ctx context.Context, release *payload.Payload, options Options) *Outcome {
+	options.Namespace = s.lock.Namespace
+	return newRun(s.cluster, release, options).preview(ctx, nil)
+}
+
 // Held returns a context that ends when the session loses its lock. If the session has lost the lock already, the
 // context has ended.
 func (s *Session) Held() context.Context {

@@ -27,7 +27,7 @@ func (b *builder) setReleaseAccepted() {
 		b.set(ReleaseAccepted, configv1.ConditionFalse, string(requested.Phase), requested.message())
 	case requested.Phase == Accepted:
 		b.set(ReleaseAccepted, configv1.ConditionTrue, string(requested.Phase), b.withUnverified(requested.message()))
-	case b.isDecided(requested):
+	case b.isDecided(ReleaseAccepted, requested):
 	default:
 		b.set(ReleaseAccepted, configv1.ConditionUnknown, string(requested.Phase), requested.message())
 	}
@@ -45,9 +45,9 @@ func (b *builder) withUnverified(message string) string {
 	return message
 }
 
-// isDecided reports whether the condition already has the outcome for the image.
-func (b *builder) isDecided(requested Acceptance) bool {
-	before := b.find(ReleaseAccepted)
+// isDecided reports whether a condition already has the outcome for the image.
+func (b *builder) isDecided(kind configv1.ClusterStatusConditionType, requested Acceptance) bool {
+	before := b.find(kind)
 	return before != nil && requested.Release.Image != "" && before.Status != configv1.ConditionUnknown &&
 		strings.Contains(before.Message, fmt.Sprintf("image=%q", requested.Release.Image))
 }

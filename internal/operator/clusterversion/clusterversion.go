@@ -2,9 +2,9 @@
 // previous status, and the state of the cluster and of the operator at one moment. The package is pure: it sends no
 // requests, and it reads no clock.
 //
-// Risks returns the risks that block a minor update, Expose those of all offered updates (exposure.go), and Announce
-// returns the events of a requested release. The types and reasons are those of OpenShift's cluster-version operator:
-// oc and other clients can read them. Start with Next.
+// Risks returns the risks that block a minor update, Preflight has those of a preflight (preflight.go), Expose those of
+// all offered updates (exposure.go), and Announce returns the events of a requested release. The types and reasons are
+// those of OpenShift's cluster-version operator: oc and other clients can read them. Start with Next.
 package clusterversion
 
 import (
@@ -30,6 +30,8 @@ type Observation struct {
 
 	// Acceptance is the state of the release that the spec requests.
 	Acceptance Acceptance
+	// Preflight is the state of a preflight; nil if the spec requests none.
+	Preflight *Preflight
 	// Applied is the current release. It is nil until a release is accepted.
 	Applied *AppliedRelease
 	// Retrieved is the last response of the update service. Nil leaves the updates of the previous status unchanged.

@@ -47,24 +47,19 @@ const (
 )
 
 // Expose evaluates the risks of all offered updates: those that the update service has sent, those of firing alerts,
-// and for updates to another minor version also those that block it.
+// for updates to another minor version also those that block it, and those of a preflight, even if its release is not
+// offered.
 func Expose(observed Observation) Exposure {
-	retrieved := observed.Retrieved
-	if retrieved == nil || retrieved.Offer == nil {
-		return Exposure{}
-	}
-	updates := retrieved.Offer.all()
-	slices.SortStableFunc(updates, func(a, b configv1.ConditionalUpdate) int {
-		return compareVersions(b.Release.Version, a.Release.Version)
-	})
 	e := newEvaluation(observed)
-	ofCluster, ofAlerts := clusterRisks(observed), observed.Monitoring.alertRisks()
-	for _, update := range updates {
-		update.Risks = slices.Concat(update.Risks, ofAlerts)
-		if precondition.IsMinor(retrieved.Version, update.Release.Version) {
-			update.Risks = append(update.Risks, ofCluster...)
+	if retrieved := observed.Retrieved; retrieved != nil && retrieved.Offer != nil {
+		e.addOffered(retrieved)
+	}
+	ofPreflight := observed.Preflight.risks()
+	for _, risk := range ofPreflight[:min(len(ofPreflight), maxUpdates-len(e.risks))] {
+		if _, isKnown := e.risks[risk.Name]; !isKnown {
+			risk.Conditions = []metav1.Condition{e.evaluate(risk)}
+			e.risks[risk.Name] = risk
 		}
-		e.add(update)
 	}
 	e.Risks = slices.SortedFunc(maps.Values(e.risks), compareRisks)
 	for _, name := range observed.AcceptedRisks {
@@ -73,6 +68,25 @@ func Expose(observed Observation) Exposure {
 		}
 	}
 	return e.Exposure
+}
+
+// addOffered adds the updates that the update service offers.
+func (e *evaluation) addOffered(retrieved *Retrieved) {
+	updates := retrieved.Offer.all()
+	slices.SortStableFunc(updates, func(a, b configv1.ConditionalUpdate) int {
+		return compareVersions(b.Release.Version, a.Release.Version)
+	})
+	ofCluster, ofAlerts := clusterRisks(e.observed), e.observed.Monitoring.alertRisks()
+	for _, update := range updates {
+		update.Risks = slices.Concat(update.Risks, ofAlerts)
+		if precondition.IsMinor(retrieved.Version, update.Release.Version) {
+			update.Risks = append(update.Risks, ofCluster...)
+		}
+		if p := e.observed.Preflight; p != nil && p.Release.Image == update.Release.Image {
+			update.Risks = append(update.Risks, p.risks()...)
+		}
+		e.add(update)
+	}
 }
 
 // all returns all updates of an offer, those without risks first.
@@ -314,13 +328,11 @@ func urlIn(text string) string {
 	return ""
 }
 
-// IsClusterRisk reports whether a risk is that of an alert, or one that blocks updates to another minor version. All
-// others are from the update service.
+// IsClusterRisk reports whether a risk is that of an alert or of a preflight, or one that blocks updates to another
+// minor version. All others are from the update service.
 func IsClusterRisk(risk configv1.ConditionalUpdateRisk) bool {
 	check, _, _ := strings.Cut(risk.Name, "-")
-	return isAlertRisk(risk) || slices.Contains([]string{
-		RiskUpdating, RiskOverrides, RiskDeletes, RiskAdminAck, RiskOperator, RiskMissing,
-	}, check)
+	return isAlertRisk(risk) || isPreflightRisk(risk) || slices.Contains(clusterChecks, check)
 }
 
 // The checks of warnings about an update. The subject of RiskNotRecommended is a reason, and that of RiskAccepted the

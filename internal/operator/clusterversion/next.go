@@ -29,6 +29,7 @@ func Next(previous configv1.ClusterVersionStatus, observed Observation) configv1
 	b.removeObsolete()
 	b.setInvalid()
 	b.setReleaseAccepted()
+	b.setPreflight()
 	switch {
 	case observed.Applied != nil:
 		b.setApplied(*observed.Applied)
@@ -140,6 +141,8 @@ const (
 	Invalid                       configv1.ClusterStatusConditionType = "Invalid"
 	ReleaseAccepted               configv1.ClusterStatusConditionType = "ReleaseAccepted"
 	ImplicitlyEnabledCapabilities configv1.ClusterStatusConditionType = "ImplicitlyEnabledCapabilities"
+
+	PreflightPassed configv1.ClusterStatusConditionType = "PreflightPassed" // Runlevel's own
 )
 
 // The reasons of conditions beside those of problems.

@@ -139,6 +139,8 @@ const (
 	RiskMissing   = "ClusterOperatorMissing"
 )
 
+var clusterChecks = []string{RiskUpdating, RiskOverrides, RiskDeletes, RiskAdminAck, RiskOperator, RiskMissing}
+
 // Risks returns the risks that block updates to another minor version: an update in progress, overrides, pending
 // deletes, missing ClusterOperators, admin gates without an acknowledgement, and ClusterOperators with
 // Upgradeable=False.

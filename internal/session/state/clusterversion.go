@@ -3,9 +3,12 @@ package state
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/openshift/library-go/pkg/config/clusteroperator/v1helpers"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +19,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -24,6 +28,7 @@ const (
 	failing         = "Failing"
 	invalid         = "Invalid"
 	releaseAccepted = "ReleaseAccepted"
+	preflightPassed = "PreflightPassed" // Runlevel's own
 )
 
 // healthyStatuses are the healthy statuses of conditions. Other conditions are ignored.
@@ -39,18 +44,39 @@ func (c Condition) isHealthy() bool {
 	return wanted == "" || c.Status == wanted
 }
 
-// Problems returns the conditions that are not healthy, except those that are gates, and that the updates are outdated.
+// Problems returns the conditions that are not healthy, except those that are gates; that the updates are outdated; and
+// the result of a preflight.
 func (v *VersionStatus) Problems() []Condition {
 	var problems []Condition
 	for _, condition := range v.Conditions {
 		isOutdated := condition.Type == string(configv1.RetrievedUpdates) && condition.Status == "False" &&
 			len(v.Updates) > 0
 		isGate := condition.Type == releaseAccepted || condition.Type == string(configv1.OperatorUpgradeable)
-		if isOutdated || !condition.isHealthy() && !isGate {
+		if isOutdated || condition.Type == preflightPassed || !condition.isHealthy() && !isGate {
 			problems = append(problems, condition)
 		}
 	}
 	return problems
+}
+
+// preflightMessages returns the result of a preflight, if the release is the operator's and the ClusterVersion has one.
+func (r *Reader) preflightMessages(ctx context.Context, release string) []why.Message {
+	if release != payload.DefaultName {
+		return nil
+	}
+	version, err := why.ReadClusterVersion(ctx, r.Cluster)
+	if err != nil {
+		return nil // most clusters have no ClusterVersion
+	}
+	c := v1helpers.FindStatusCondition(version.Status.Conditions, preflightPassed)
+	if c == nil {
+		return nil
+	}
+	var lines []string
+	for line := range strings.Lines(c.Message) {
+		lines = append(lines, printable.Line(strings.TrimSpace(line)))
+	}
+	return []why.Message{{Text: fmt.Sprintf("%s=%s: %s", c.Type, c.Status, lines[0]), Details: lines[1:]}}
 }
 
 // conditionsOf converts conditions.
@@ -111,7 +137,7 @@ func (s *Status) setVersion(version *configv1.ClusterVersion) {
 		Version: version.Status.Desired.Version, Image: version.Status.Desired.Image,
 		Conditions: conditionsOf(version.Status.Conditions), Updates: updatesOf(version.Status),
 	}
-	if desired := version.Spec.DesiredUpdate; desired != nil &&
+	if desired := version.Spec.DesiredUpdate; desired != nil && desired.Mode == "" &&
 		(desired.Image != "" && desired.Image != version.Status.Desired.Image ||
 			desired.Image == "" && desired.Version != version.Status.Desired.Version) {
 		s.ClusterVersion.Requested = cmp.Or(desired.Version, desired.Image)

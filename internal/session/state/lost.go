@@ -109,7 +109,9 @@ func (r *Reader) Explain(ctx context.Context, name string) ([]*why.ReleaseAnswer
 		return append(answers, answer), err
 	}
 	for _, known := range records {
-		answers = append(answers, r.gather(ctx, known).Explain(ctx, r.Cluster, r.Namespace))
+		answer := r.gather(ctx, known).Explain(ctx, r.Cluster, r.Namespace)
+		answer.Messages = append(answer.Messages, r.preflightMessages(ctx, known.Release)...)
+		answers = append(answers, answer)
 	}
 	return answers, context.Cause(ctx)
 }

@@ -1,0 +1,118 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
+	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+)
+
+// repeatPreflight is the pause after a preflight with a result. maxDryRuns limits the time of its dry runs: it is
+// shorter than the time after which a probe fails.
+const (
+	repeatPreflight = 5 * time.Minute
+	maxDryRuns      = 10 * time.Minute
+)
+
+// runPreflight takes the preflight of a target through the states, and returns the pause before it is repeated. If it
+// has no result, it is repeated as soon as a refused target is, unless its dry runs take too long.
+func (m *stateMachine) runPreflight(
+	ctx context.Context, requested *target, isRetry bool, backoff *wait.Backoff,
+) (pause time.Duration) {
+	next := &candidate{
+		machine: m, targetRelease: targetRelease{target: requested.Preflight}, isRetry: isRetry, isPreflight: true,
+	}
+	err := m.attempt(ctx, next, requested)
+	releaseMemory()
+	switch {
+	case err == nil:
+		*backoff = retryAcceptance
+		next.publish(ctx)
+	case !errors.Is(err, apply.ErrTimeout):
+		return backoff.Step()
+	}
+	return repeatPreflight
+}
+
+// publishPreflight sets the preflight of the output, unless the target is outdated. An outage does not replace a
+// result.
+func (c *candidate) publishPreflight() {
+	m := c.machine
+	m.update(func() {
+		isKept := m.preflight != nil && m.preflight.Effects != nil && cluster.IsOutage(c.acceptance.Err)
+		if m.input.target.Preflight == c.target && !isKept {
+			m.preflight = &clusterversion.Preflight{
+				Acceptance: c.acceptance, IsForced: c.target.Force, Effects: c.effects,
+			}
+		}
+	})
+}
+
+// inspect returns what an apply would find, with the findings of the gate, and for a preflight also those of dry runs.
+// The error is nil if all checks and dry runs have ended.
+func (c *candidate) inspect(ctx context.Context, s *session.Session) (*session.Outcome, error) {
+	options := c.machine.inspectOptions(c.target)
+	if !c.isPreflight {
+		outcome := s.Inspect(ctx, c.payload, options)
+		return outcome, outcome.Err
+	}
+	options.Apply.Timeout = maxDryRuns
+	outcome := s.Preview(ctx, c.payload, options)
+	isUndone := func(change object.Change) bool { return change.Action == object.NotDone }
+	if outcome.Report == nil || slices.ContainsFunc(outcome.Report.Changes, isUndone) {
+		return nil, outcome.Err
+	}
+	c.effects, c.acceptance.Release.Version = effectsOf(outcome.Report), c.payload.Version
+	c.acceptance.Unverified, c.acceptance.AcceptedRisk = c.signed.unverified, c.signed.risk
+	outcome.Findings = outcome.PreviewFindings()
+	return outcome, nil
+}
+
+// effectsOf returns what an update would do to objects, by its dry runs.
+func effectsOf(report *apply.Report) *clusterversion.Effects {
+	effects := &clusterversion.Effects{}
+	for _, change := range report.Changes {
+		switch {
+		case change.Err != nil: // also of a hook's pod
+			effects.Refused++
+		case change.Hook != "":
+		case change.Action == object.Created:
+			effects.Created++
+		case change.Action == object.Deleted:
+			effects.Deleted = append(effects.Deleted, change.ID)
+		case change.Action == object.Recreated:
+			effects.Recreated = append(effects.Recreated, change.ID)
+		case change.Action == object.Configured:
+			effects.Changed++
+			if replacesPods(change) {
+				effects.Restarted = append(effects.Restarted, change.ID)
+			}
+		}
+	}
+	return effects
+}
+
+// rolledOut are the kinds whose controllers replace pods when the template changes.
+var rolledOut = []schema.GroupKind{kinds.DaemonSet, kinds.Deployment, kinds.StatefulSet}
+
+// replacesPods reports whether a change of a workload replaces its pods.
+func replacesPods(change object.Change) bool {
+	if !slices.Contains(rolledOut, change.ID.GroupKind()) || change.Look == nil || change.Look.Live == nil {
+		return false
+	}
+	live, _, _ := unstructured.NestedFieldNoCopy(change.Look.Live.Object, "spec", "template")
+	would, _, _ := unstructured.NestedFieldNoCopy(change.Look.Would.Object, "spec", "template")
+	return !equality.Semantic.DeepEqual(live, would)
+}
