@@ -92,12 +92,7 @@ func addOperatorFlags(flags *pflag.FlagSet, o *operator.Options, standard *strin
 	flags.StringVar(&o.NotifyDir, "notify-dir", "", "a folder with one file for each URL that gets CloudEvents on the "+
 		"release; it may be missing or change at any time")
 	flags.StringVar(&o.Cluster, "cluster-name", "", "the name of the cluster in these events")
-	flags.StringVar(&o.Prometheus.URL, "prometheus-url", "",
-		"a Prometheus that evaluates the queries of risks of updates, and whose alerts are risks, too")
-	flags.StringVar(&o.Prometheus.CAFile, "prometheus-ca-file", "",
-		"a file with the certificates of authorities for the Prometheus")
-	flags.StringVar(&o.Prometheus.TokenFile, "prometheus-token-file", "",
-		"a file with the bearer token for the Prometheus")
+	o.Prometheus.AddFlags(flags)
 	flags.BoolVar(&o.StrictTombstones, "strict-tombstones", false,
 		"refuse a minor update that still has tombstones of the release before; without it, the gate only warns")
 	flags.DurationVar(&o.LockDuration, "lock-duration", 0,

@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/operator/prometheus"
 	"github.com/runlevel/runlevel/internal/operator/setup"
 	"github.com/runlevel/runlevel/internal/release/loader"
 	"github.com/runlevel/runlevel/internal/source"
@@ -37,9 +38,10 @@ type installFlags struct {
 		set   string
 		gates []string
 	}
-	insecure bool
-	noWait   bool
-	name     string // name of the cluster
+	insecure   bool
+	noWait     bool
+	name       string // name of the cluster
+	prometheus prometheus.Options
 }
 
 // setupFlags are the flags that runlevel install and uninstall have in common.
@@ -127,8 +129,8 @@ priority, the definitions of ClusterVersion and ClusterOperator, a service accou
 an admission policy for requests of updates, a NetworkPolicy, a Service for metrics, and a
 Deployment; and if the cluster has the Prometheus operator, its scrape configuration and alerts.
 They are applied by server-side apply, and can be applied again at any time. Objects that a release
-owns are not changed. --profile, --feature-set, --feature-gates, --insecure and --cluster-name go into the operator's
-settings, ConfigMap runlevel-operator.
+owns are not changed. --profile, --feature-set, --feature-gates, --insecure, --cluster-name and the flags of the
+Prometheus go into the operator's settings, ConfigMap runlevel-operator.
 
 If a cluster-version operator runs on the cluster, nothing is installed: docs/migrate-cvo.md shows how
 to replace it.
@@ -178,6 +180,7 @@ func New(streams core.Streams) *cobra.Command {
 		", for this command and for the operator; it stays in the operator's settings, --insecure=false removes it")
 	flags.StringVar(&f.name, "cluster-name", "",
 		"the name of the cluster in notifications. It stays in the operator's settings.")
+	f.prometheus.AddFlags(flags)
 	flags.BoolVar(&f.noWait, "no-wait", false,
 		"end when all objects are applied, and don't wait until the operator is available")
 	_ = command.RegisterFlagCompletionFunc("feature-set",
@@ -218,11 +221,14 @@ func (f *installFlags) settings(flags *pflag.FlagSet) map[string]any {
 		flag  string
 		value any
 	}{
-		"profile":           {"profile", f.profile},
-		"feature-set":       {"feature-set", f.features.set},
-		"feature-gates":     {"feature-gates", strings.Join(f.features.gates, ",")},
-		"insecure-registry": {"insecure", f.insecure},
-		"cluster-name":      {"cluster-name", f.name},
+		"profile":               {"profile", f.profile},
+		"feature-set":           {"feature-set", f.features.set},
+		"feature-gates":         {"feature-gates", strings.Join(f.features.gates, ",")},
+		"insecure-registry":     {"insecure", f.insecure},
+		"cluster-name":          {"cluster-name", f.name},
+		"prometheus-url":        {"prometheus-url", f.prometheus.URL},
+		"prometheus-ca-file":    {"prometheus-ca-file", f.prometheus.CAFile},
+		"prometheus-token-file": {"prometheus-token-file", f.prometheus.TokenFile},
 	} {
 		if flags.Changed(setting.flag) {
 			all[name] = setting.value
@@ -281,6 +287,9 @@ func (f *installFlags) check() error {
 	if set := f.features.set; set != "" && !slices.Contains(payload.FeatureSets(), set) {
 		return core.Misusef("--feature-set: unknown feature set %q: use one of %s", set,
 			strings.Join(payload.FeatureSets(), ", "))
+	}
+	if err := f.prometheus.Check(); err != nil {
+		return core.Misusef("%s", err)
 	}
 	return f.setupFlags.check()
 }

@@ -3,6 +3,7 @@ package prometheus
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -47,8 +48,9 @@ type followedQuery struct {
 	followedAt time.Time
 }
 
-// New returns a follower; nil if the options have no Prometheus.
+// New returns a follower; nil if the options have no Prometheus, and the cluster is not OpenShift.
 func New(o Options, notify func()) (*Follower, error) {
+	o = o.orOpenShifts(serviceCA)
 	if err := o.Check(); o.URL == "" || err != nil {
 		return nil, err
 	}
@@ -59,7 +61,8 @@ func New(o Options, notify func()) (*Follower, error) {
 	return &Follower{client: client, notify: notify, wake: make(chan struct{}, 1)}, nil
 }
 
-// Follow has queries evaluated, and returns the last results. It returns nil without a Prometheus.
+// Follow has queries evaluated, and returns the last results. It returns nil without a Prometheus, or
+// while OpenShift's does not exist.
 func (f *Follower) Follow(queries []string) *clusterversion.Monitoring {
 	if f == nil {
 		return nil
@@ -87,6 +90,9 @@ func (f *Follower) Follow(queries []string) *clusterversion.Monitoring {
 		case f.wake <- struct{}{}:
 		default: // Run has not read the last element yet
 		}
+	}
+	if f.isMissing() {
+		return nil
 	}
 	return &clusterversion.Monitoring{
 		Queries: results, Alerts: slices.Clone(f.alerts), HasAlerts: f.hasRead, AlertErr: f.alertErr,
@@ -129,6 +135,9 @@ func (f *Follower) next(ctx context.Context, now time.Time) time.Duration {
 		f.alertsAt = now
 	}
 	query, due := f.nextQuery(now)
+	if f.isMissing() {
+		query = ""
+	}
 	if query == "" || due.After(now) {
 		pause := f.alertsAt.Add(alertInterval).Sub(now)
 		if query != "" {
@@ -187,6 +196,9 @@ func (f *Follower) nextQuery(now time.Time) (string, time.Time) {
 	return first, firstDue
 }
 
+// isMissing reports whether the server did not exist at the last request.
+func (f *Follower) isMissing() bool { return errors.Is(f.alertErr, errMissing) }
+
 // readAlerts reads the firing alerts. If that fails, the last ones count, and the first error stays.
 func (f *Follower) readAlerts(ctx context.Context) {
 	alerts, err := f.client.alerts(ctx)
@@ -202,7 +214,7 @@ func (f *Follower) readAlerts(ctx context.Context) {
 	switch {
 	case err == nil:
 		f.alerts, f.hasRead, f.alertErr = alerts, true, nil
-	case f.alertErr == nil:
+	case f.alertErr == nil, errors.Is(err, errMissing) && !f.isMissing():
 		f.alertErr = err
 		ctrl.LoggerFrom(ctx).Info("alerts not read", "reason", err.Error())
 	}

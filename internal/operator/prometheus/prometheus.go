@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/api"
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
+	"github.com/spf13/pflag"
 
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -31,6 +33,34 @@ type Options struct {
 	URL       string // empty for no Prometheus
 	CAFile    string // certificates of authorities, beside those of the system
 	TokenFile string // a bearer token, which is read for each request
+
+	isOpenShifts bool // it is OpenShift's own, which may not exist
+}
+
+// AddFlags adds the flags of the options, which the operator and its installer have.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.URL, "prometheus-url", "", "a Prometheus that evaluates the queries of risks of updates, and "+
+		"whose alerts are risks, too (default: OpenShift's, if there is one)")
+	flags.StringVar(&o.CAFile, "prometheus-ca-file", "",
+		"a file with the certificates of authorities for the Prometheus, in the operator's pod")
+	flags.StringVar(&o.TokenFile, "prometheus-token-file", "",
+		"a file with the bearer token for the Prometheus, in the operator's pod")
+}
+
+// serviceCA are the authorities of services of OpenShift, which puts them into a ConfigMap of each namespace. The
+// operator's Deployment mounts it.
+const serviceCA = "/etc/runlevel/service-ca/service-ca.crt"
+
+// orOpenShifts returns the options. If they are empty and the authorities exist, it returns those of OpenShift's own
+// Prometheus, like the cluster-version operator.
+func (o Options) orOpenShifts(authorities string) Options {
+	if _, err := os.Stat(authorities); err != nil || o != (Options{}) {
+		return o
+	}
+	return Options{
+		URL: "https://thanos-querier.openshift-monitoring.svc:9091", CAFile: authorities,
+		TokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token", isOpenShifts: true,
+	}
 }
 
 // Check returns the error in the options.
@@ -59,9 +89,13 @@ const (
 
 // A client sends requests to a Prometheus.
 type client struct {
-	api     promv1.API
-	timeout time.Duration
+	api        promv1.API
+	timeout    time.Duration
+	isOptional bool // the server may not exist
 }
+
+// errMissing is the error of an optional server that does not exist.
+var errMissing = errors.New("no such service")
 
 func newClient(o Options) (*client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -79,6 +113,9 @@ func newClient(o Options) (*client, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: authorities}
 	}
+	if o.isOpenShifts {
+		transport.Proxy = nil // it is in the cluster
+	}
 	connection, err := api.NewClient(api.Config{Address: o.URL, Client: &http.Client{
 		Transport: &roundTripper{base: transport, tokenFile: o.TokenFile},
 		// the token is for this server only
@@ -87,7 +124,7 @@ func newClient(o Options) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &client{api: promv1.NewAPI(connection), timeout: requestTimeout}, nil
+	return &client{api: promv1.NewAPI(connection), timeout: requestTimeout, isOptional: o.isOpenShifts}, nil
 }
 
 // A roundTripper adds the token to requests, and limits responses.
@@ -145,7 +182,11 @@ func (c *client) alerts(ctx context.Context) ([]clusterversion.Alert, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	result, err := c.api.Alerts(ctx)
-	if err != nil {
+	var lookup *net.DNSError
+	switch {
+	case c.isOptional && errors.As(err, &lookup) && lookup.IsNotFound:
+		return nil, errMissing
+	case err != nil:
 		return nil, shorten(err)
 	}
 	var firing []clusterversion.Alert

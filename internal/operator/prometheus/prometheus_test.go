@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
@@ -199,6 +202,64 @@ func TestErrorsOfAQueryStay(t *testing.T) {
 		if hasChanged != c.hasChanged || err != c.err {
 			t.Errorf("result %d: got changed %t, error %q; want %t, %q", i, hasChanged, err, c.hasChanged, c.err)
 		}
+	}
+}
+
+// An unreachable is a connection to a server of no known address.
+type unreachable struct {
+	api.Client
+	requests int
+}
+
+func (u *unreachable) Do(context.Context, *http.Request) (*http.Response, []byte, error) {
+	u.requests++
+	return nil, nil, &url.Error{Op: "Get", Err: &net.DNSError{Err: "no such host", IsNotFound: true}}
+}
+
+// TestPrometheusOfOpenShift checks that an operator without flags reads OpenShift's Prometheus on OpenShift only, and
+// that one request per interval looks whether it exists.
+func TestPrometheusOfOpenShift(t *testing.T) {
+	t.Parallel()
+	authorities := filepath.Join(t.TempDir(), "service-ca.crt")
+	if got := (Options{}).orOpenShifts(authorities); got != (Options{}) {
+		t.Errorf("without authorities of services: got %+v, want no Prometheus", got)
+	}
+	if err := os.WriteFile(authorities, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := (Options{}).orOpenShifts(authorities); got.CAFile != authorities || got.Check() != nil ||
+		got.URL != "https://thanos-querier.openshift-monitoring.svc:9091" {
+		t.Errorf("got %+v, want OpenShift's Prometheus", got)
+	}
+	other := Options{URL: "https://prometheus.example"}
+	if got := other.orOpenShifts(authorities); got != other {
+		t.Errorf("got %+v, want that of the flag", got)
+	}
+
+	connection, err := api.NewClient(api.Config{Address: "https://thanos-querier.openshift-monitoring.svc:9091"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &unreachable{Client: connection}
+	f := &Follower{
+		client: &client{api: promv1.NewAPI(server), timeout: time.Minute, isOptional: true},
+		notify: func() {}, wake: make(chan struct{}, 1),
+		alerts: []clusterversion.Alert{{}}, alertErr: errors.New("down"),
+	}
+	f.Follow([]string{"up"})
+	for range 10 {
+		if pause := f.next(t.Context(), time.Now()); pause < alertInterval-time.Minute {
+			t.Errorf("the next request is in %s", pause)
+		}
+	}
+	if got := f.Follow([]string{"up"}); got != nil || server.requests != 1 {
+		t.Errorf("got %+v after %d requests, want none after 1", got, server.requests)
+	}
+	f.client, f.alertsAt = answering(t, http.StatusOK, vector("1")), time.Now()
+	f.alertErr = nil // as after a request that succeeds
+	f.next(t.Context(), time.Now())
+	if got := f.Follow([]string{"up"}); got == nil || !got.Queries["up"].Matches {
+		t.Errorf("got %+v once it exists, want the result of the query", got)
 	}
 }
 
