@@ -19,7 +19,14 @@ var mask = []struct {
 	by   string
 }{
 	{regexp.MustCompile(`127\.0\.0\.1:\d+/team/release@sha256:[0-9a-f]{64}`), "IMAGE"},
+	{regexp.MustCompile(`sha256:[0-9a-f]{64}`), "DIGEST"},
+	{regexp.MustCompile(`Duration: .*`), "Duration: TIME"},
+	{regexp.MustCompile(`\d+y   \d+y`), "AGE"},
+	{regexp.MustCompile(`\d+s +Info`), "AGE Info"},
+	{regexp.MustCompile(`still stable after \d+s`), "still stable after TIME"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
+	{regexp.MustCompile(`(http://)?127\.0\.0\.1:\d+`), "SERVICE"},
+	{regexp.MustCompile(`(?m)^W\d{4} .*\] `), "WARNING "},
 	{regexp.MustCompile(`(True|False) +(?:\d+[hms])+( +|\n)`), "$1 AGE$2"},
 	{regexp.MustCompile(`AGE +`), "AGE "},
 	{regexp.MustCompile(`\d+ of (\d+) done \(\d+% complete\)`), "N of $1 done (P% complete)"},
@@ -28,17 +35,32 @@ var mask = []struct {
 // A diary has the output of OpenShift's client at several moments of a cluster's life.
 type diary struct {
 	*stage
+	names   map[string]string // the actual values of names such as IMAGE-1.0.0, in commands and output
 	archive txtar.Archive
 }
 
 // note adds the present output.
 func (d *diary) note(moment string) {
 	d.t.Helper()
-	text := d.oc("get", "clusterversion,clusteroperators") + "\n" + d.oc("adm", "upgrade")
+	d.add(moment, d.oc("get", "clusterversion,clusteroperators")+"\n"+d.oc("adm", "upgrade"))
+}
+
+// add adds output.
+func (d *diary) add(moment, text string) {
+	for name, actual := range d.names {
+		text = strings.ReplaceAll(text, actual, name)
+	}
 	for _, item := range mask {
 		text = item.what.ReplaceAllString(text, item.by)
 	}
 	d.archive.Files = append(d.archive.Files, txtar.File{Name: moment, Data: []byte(strings.TrimSpace(text) + "\n\n")})
+}
+
+// waitsFor returns a test of the message of Progressing.
+func waitsFor(words string) func(*configv1.ClusterVersion) bool {
+	return func(v *configv1.ClusterVersion) bool {
+		return strings.Contains(find(v, configv1.OperatorProgressing).Message, words)
+	}
 }
 
 // TestOutputOfOpenShiftsClient compares the output with that of the cluster-version operator, as recorded during an
@@ -57,11 +79,6 @@ func TestOutputOfOpenShiftsClient(t *testing.T) {
 `
 	beta := strings.ReplaceAll(strings.ReplaceAll(alpha, "alpha", "beta"), "0000_20", "0000_40")
 	files := shop + gates + alpha + beta
-	waitsFor := func(words string) func(*configv1.ClusterVersion) bool {
-		return func(v *configv1.ClusterVersion) bool {
-			return strings.Contains(find(v, configv1.OperatorProgressing).Message, words)
-		}
-	}
 	degraded := func(o *configv1.ClusterOperatorStatus) { o.Conditions[1].Status = configv1.ConditionTrue }
 	progressing := func(o *configv1.ClusterOperatorStatus) { o.Conditions[2].Status = configv1.ConditionTrue }
 

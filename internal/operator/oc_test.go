@@ -26,13 +26,20 @@ func needsOC(t *testing.T) {
 // oc runs OpenShift's client, and returns its output.
 func (s *stage) oc(arguments ...string) string {
 	s.t.Helper()
-	command := exec.CommandContext(s.t.Context(), os.Getenv(ocEnv), arguments...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+s.sandbox.Kubeconfig, "OC_ENABLE_CMD_UPGRADE_STATUS=true")
-	out, err := command.CombinedOutput()
+	out, err := s.tryOC(arguments...)
 	if err != nil {
 		s.t.Fatalf("oc %s: %v\n%s", strings.Join(arguments, " "), err, out)
 	}
-	return string(out)
+	return out
+}
+
+// tryOC runs OpenShift's client with the verbs that it does not enable yet, and returns its output.
+func (s *stage) tryOC(arguments ...string) (string, error) {
+	command := exec.CommandContext(s.t.Context(), os.Getenv(ocEnv), arguments...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+s.sandbox.Kubeconfig, "OC_ENABLE_CMD_UPGRADE_STATUS=true",
+		"OC_ENABLE_CMD_UPGRADE_ACCEPT_RISKS=true", "OC_ENABLE_CMD_UPGRADE_ROLLBACK=true")
+	out, err := command.CombinedOutput()
+	return string(out), err
 }
 
 // dump writes what "oc adm upgrade status" reads of a cluster to files, and returns that of the ClusterVersion. There

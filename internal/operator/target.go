@@ -123,7 +123,7 @@ func choose(v *configv1.ClusterVersion, inputs targetInputs) (*target, []string)
 		begun.Previous = last.Version
 	}
 	update := v.Spec.DesiredUpdate
-	if update == nil || onlyAcceptsRisks(*update) {
+	if update == nil || requestsNoRelease(*update) {
 		return begun, nil
 	}
 	release, invalid := requested(v, *update)
@@ -218,10 +218,11 @@ func requested(v *configv1.ClusterVersion, update configv1.Update) (release conf
 	return release, invalid
 }
 
-// onlyAcceptsRisks reports whether an update requests no release: its accepted risks count for the next one.
-func onlyAcceptsRisks(update configv1.Update) bool {
-	return len(update.AcceptRisks) > 0 && update.Version == "" && update.Image == "" && update.Architecture == "" &&
-		update.Mode == ""
+// requestsNoRelease reports whether an update only has accepted risks, which count for the next one, or nothing, as
+// after "oc adm upgrade accept --clear".
+func requestsNoRelease(update configv1.Update) bool {
+	return (len(update.AcceptRisks) > 0 || !update.Force) && update.Version == "" && update.Image == "" &&
+		update.Architecture == "" && update.Mode == ""
 }
 
 // acceptedRiskNames returns the names of the risks that a spec accepts.

@@ -143,6 +143,11 @@ func TestTargetOfClusterVersion(t *testing.T) {
 			want:   image("1"),
 			wrong:  "spec.desiredUpdate: name a version, an image, or risks to accept",
 		},
+		"nothing, as once no risk is accepted any more": {
+			own:    image("1"),
+			update: &configv1.Update{},
+			want:   image("1"),
+		},
 		"accepted risks only": {
 			own:    image("1"),
 			update: &configv1.Update{AcceptRisks: []configv1.AcceptRisk{{Name: "SlowDisks"}}},

@@ -103,37 +103,6 @@ func offers(want string) func(*configv1.ClusterVersion) bool {
 	}
 }
 
-// TestOpenShiftsClientTakesUpdates lists and takes updates of an update service with oc.
-func TestOpenShiftsClientTakesUpdates(t *testing.T) {
-	t.Parallel()
-	needsOC(t)
-	service := newGraphServer(t)
-	s := begin(t, "1.0.0", shop)
-	s.until("installed", isAt("1.0.0"))
-	expectLines(t, s.oc("adm", "upgrade"), "Cannot display available updates", "Reason: NoUpstream",
-		"set spec.upstream to the URL of one")
-	first, second := s.push("1.0.1", shop), s.push("1.1.0", shop)
-	service.serve(s.options.Payload, first, second)
-	s.specify(func(spec *configv1.ClusterVersionSpec) { spec.Upstream = configv1.URL(service.URL) })
-	s.oc("adm", "upgrade", "channel", "stable", "--allow-explicit-channel")
-	s.until("updates are listed", offers("1.0.1, 1.1.0 Recommended=False SlowDisks"))
-	expectLines(t, s.oc("adm", "upgrade", "--include-not-recommended"), "Upstream: "+service.URL,
-		"Channel: stable (available channels: fast, stable)",
-		"Recommended updates:", first, "Updates with known issues:", "Version: 1.1.0\n  Image: "+second,
-		"Reason: SlowDisks\n  Message: Slow disks get slower. https://example.com/disks")
-
-	expectLines(t, s.oc("adm", "upgrade", "--to", "1.0.1"), "Requested update to 1.0.1")
-	s.until("updated", isAt("1.0.1"))
-	s.until("updates of the new version are listed", offers("1.1.0 Recommended=False SlowDisks"))
-	expectLines(t, s.oc("adm", "upgrade"), "No updates available.", "Additional updates which are not recommended")
-	expectLines(t, s.oc("adm", "upgrade", "--to", "1.1.0", "--allow-not-recommended"), "Requested update to 1.1.0")
-	s.until("updated against the advice", isAt("1.1.0"))
-	service.serve()
-	s.oc("adm", "upgrade", "channel", "fast", "--allow-explicit-channel")
-	s.until("the service is broken", has(configv1.RetrievedUpdates, configv1.ConditionFalse, "ResponseFailed"))
-	expectLines(t, s.oc("adm", "upgrade"), "Cannot display available updates", "answers 503 Service Unavailable")
-}
-
 // TestAcceptedRisks accepts the risks of updates, as "oc adm upgrade accept" does: by name, without an update, and one
 // after the other.
 func TestAcceptedRisks(t *testing.T) {
