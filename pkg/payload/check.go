@@ -62,7 +62,7 @@ func (d *document) manifest() (*Manifest, []Problem) {
 		problem.Line, problem.Column = d.text.fileLine(repeated.Line), repeated.Column
 		problems = append(problems, problem)
 	}
-	return m, slices.Concat(problems, d.fieldProblems(m), d.hookProblems(m))
+	return m, slices.Concat(problems, d.fieldProblems(m), d.annotationProblems(m), d.hookProblems(m))
 }
 
 // identityProblems returns the problems of the fields that identify the object.
@@ -242,6 +242,7 @@ func quoteHint(value any, written string) string {
 // unreadableProblem returns the problem of a text that can't be decoded.
 func unreadableProblem(path string, number, line int, err error) Problem {
 	problem := Problem{File: path, Line: line, Document: number, Cause: Unreadable, Message: err.Error()}
+	problem.IsNewer = errors.As(err, new(newerError))
 	var syntax *yamltext.TextError
 	if errors.As(err, &syntax) && syntax.Line > 0 {
 		problem.Line = max(line, 1) + syntax.Line - 1

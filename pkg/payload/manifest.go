@@ -191,6 +191,7 @@ func (d *document) hookProblems(m *Manifest) []Problem {
 	var problems []Problem
 	for _, found := range deploymenthook.Check(m.object) {
 		problem := d.problem(Cause(found.Rule), found.Path, "%s", found.Message)
+		problem.IsNewer = found.IsUnknown
 		if found.Line > 0 {
 			problem.Line, problem.Column = d.places.within(found.Line, found.Column, found.Path...)
 			problem.Message = deploymenthook.Annotation + ": " + found.Message

@@ -103,6 +103,9 @@ type Options struct {
 	Injection Injection `json:"injection,omitzero"`
 	// Namespace is the namespace of objects whose manifests name none.
 	Namespace string `json:"namespace,omitempty"`
+	// LeaveOutNewer leaves out the manifests with problems that are marked as IsNewer. A file whose template can't be
+	// rendered is left out with or without it.
+	LeaveOutNewer bool `json:"-"`
 	// KeepText keeps the text of manifests, which Manifest.Places needs.
 	KeepText bool `json:"-"`
 }

@@ -125,8 +125,8 @@ func TestTemplatesAreRenderedInManifestsOnly(t *testing.T) {
 func TestInvalidTemplateRefusesTheRelease(t *testing.T) {
 	for name, test := range map[string]struct{ template, want string }{
 		"no such field": {"{{.Nothing}}",
-			"manifests/a.yaml:7: its template can't be rendered: <.Nothing>: can't evaluate field Nothing in type " +
-				"payload.templateData"},
+			"manifests/a.yaml:7: its template can't be rendered: unknown field Nothing: this runlevel knows " +
+				".ClusterProfile, .Images, .ReleaseImage; a newer one may know it"},
 		"no such image": {"{{.Images.nope}}",
 			`manifests/a.yaml:7: its template can't be rendered: <.Images.nope>: map has no entry for key "nope"`},
 		"bad syntax": {"{{if}}", "manifests/a.yaml:7: its template can't be rendered: missing value for if"},

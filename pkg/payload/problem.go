@@ -45,6 +45,8 @@ const (
 	Placeholder  Cause = "Placeholder"  // a component's placeholder for an image was not replaced
 	Suspicious   Cause = "Suspicious"   // anything else
 
+	UnknownAnnotation Cause = "UnknownAnnotation" // Runlevel's domain has no such annotation
+
 	HookVolume      Cause = "HookVolume"      // a hook runs without a volume that the template does not have
 	HookIneffective Cause = "HookIneffective" // a setting of a hook has no effect
 )
@@ -58,13 +60,15 @@ type Problem struct {
 	Object   string `json:"object,omitempty"`   // "Deployment my-namespace/my-name"
 	Cause    Cause  `json:"cause"`
 	Message  string `json:"message"`
+	// IsNewer is set if a newer Runlevel may accept the manifest or setting: see Options.LeaveOutNewer.
+	IsNewer bool `json:"-"`
 }
 
 // IsWarning reports whether the payload can be applied nevertheless.
 func (p Problem) IsWarning() bool {
 	switch p.Cause {
 	case RepeatedKey, UnknownField, WrongType, Unrecognized, Imageless, Placeholder, Suspicious, HookVolume,
-		HookIneffective:
+		HookIneffective, UnknownAnnotation:
 		return true
 	default:
 		return false
@@ -110,6 +114,11 @@ func (p Problems) Error() string {
 		lines[i] = problem.String()
 	}
 	return strings.Join(lines, "\n")
+}
+
+// AreNewer reports whether a newer Runlevel may accept what has the problems.
+func (p Problems) AreNewer() bool {
+	return !slices.ContainsFunc(p, func(problem Problem) bool { return !problem.IsNewer })
 }
 
 // Refuse returns an error with the problems that are not warnings, and

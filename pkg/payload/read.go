@@ -56,7 +56,7 @@ type manifestFile struct {
 	File
 	place      int // among the files of the release
 	isTemplate bool
-	keepText   bool
+	options    *Options
 	sum        [sha256.Size]byte // checksum of the unchanged text
 	isShifted  bool              // rendering has changed how many lines there are
 	manifests  []*Manifest
@@ -210,7 +210,7 @@ func (r *reader) listFolder(folder string) []*manifestFile {
 			found = append(found, &manifestFile{
 				File:       File{Path: name},
 				isTemplate: folder == TemplatesFolder,
-				keepText:   r.options.KeepText,
+				options:    &r.options,
 			})
 		}
 	}
@@ -333,19 +333,25 @@ func (f *manifestFile) add(d decodedDocument) {
 		isSource := bytes.HasPrefix(bytes.TrimSpace(d.text.text), []byte("# Source: "))
 		if f.IsRendered = f.IsRendered || isSource; d.text.line > 1 && !isSource {
 			f.Empty = append(f.Empty, d.text.line)
-		} else if f.keepText {
+		} else if f.options.KeepText {
 			f.Comments = d.text.text
 		}
 		return
 	}
 	f.Documents++
 	m, problems := (&document{decodedDocument: d, path: f.Path, number: f.Documents}).manifest()
+	if f.options.LeaveOutNewer && slices.ContainsFunc(problems, func(p Problem) bool { return p.IsNewer }) {
+		for i := range problems { // the newer Runlevel may have other rules for the whole document
+			problems[i].IsNewer = true
+		}
+		m = nil
+	}
 	f.report(problems...)
 	if m != nil {
 		m.place = f.place
 		m.isShifted = f.isShifted
 		m.sum = sha256.Sum256(d.text.text)
-		if f.keepText {
+		if f.options.KeepText {
 			m.text = d.text
 		}
 		f.manifests = append(f.manifests, m)

@@ -23,11 +23,23 @@ type templateData struct {
 	Images         map[string]string
 }
 
+// templateFields are the fields of templateData, for messages.
+const templateFields = ".ClusterProfile, .Images, .ReleaseImage"
+
 // maxTemplate is the maximum size of a template in bytes. The parser of text/template calls itself
 // for each nested action, and its stack must not overflow.
 const maxTemplate = 1 << 20
 
-var templateErrorPlace = regexp.MustCompile(`^template: manifest:(\d+)(?::\d+)?: `)
+// The errors of package text/template have no types: these expressions match their texts.
+var (
+	templateErrorPlace  = regexp.MustCompile(`^template: manifest:(\d+)(?::\d+)?: `)
+	unknownTemplateName = regexp.MustCompile(`can't evaluate (field) (\S+) in type|(function) "([^"]+)" not defined$`)
+)
+
+// A newerError is the error of a part that this program does not know or does not allow. A newer one may.
+type newerError struct{ *yamltext.TextError }
+
+func (e newerError) Unwrap() error { return e.TextError }
 
 // renderTemplate renders a text. If it fails, the whole payload is
 // refused: otherwise the objects of the text would be dropped from the release.
@@ -80,6 +92,15 @@ func templateError(err error) error {
 	line, _ := strconv.Atoi(found[1])
 	message = strings.TrimPrefix(message, found[0])
 	message = strings.TrimPrefix(message, `executing "manifest" at `)
+	if unknown := unknownTemplateName.FindStringSubmatch(message); unknown != nil {
+		known := templateFields
+		if unknown[3] != "" {
+			known = strings.Join(slices.Sorted(maps.Keys(templateFunctions)), ", ")
+		}
+		return newerError{&yamltext.TextError{Line: line, Message: fmt.Sprintf("its template can't be rendered: "+
+			"unknown %s %s: this runlevel knows %s; a newer one may know it", unknown[1]+unknown[3],
+			unknown[2]+unknown[4], known)}}
+	}
 	return &yamltext.TextError{Line: line, Message: "its template can't be rendered: " + message}
 }
 
@@ -176,9 +197,9 @@ func (c templateChecker) refuse(node parse.Node, construct string) error {
 	if advice := templateAdvice[construct]; advice != "" {
 		message += ": " + advice
 	}
-	return &yamltext.TextError{
+	return newerError{&yamltext.TextError{
 		Line: yamltext.LineAt(c.text, int64(node.Position())),
 		Message: fmt.Sprintf("%s (allowed are fields, texts, if, with, and the functions %s)", message,
 			strings.Join(slices.Sorted(maps.Keys(templateFunctions)), ", ")),
-	}
+	}}
 }

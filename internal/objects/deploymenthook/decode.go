@@ -154,11 +154,12 @@ func (d *decoder) add(rule HookRule, wrong *field.Error) {
 		message = wrong.ErrorBody()
 	}
 	problem := HookProblem{
-		Rule:    rule,
-		Path:    annotationPath(Annotation),
-		Line:    min(line, d.lines),
-		Column:  column,
-		Message: printable.Line(message),
+		Rule:      rule,
+		Path:      annotationPath(Annotation),
+		Line:      min(line, d.lines),
+		Column:    column,
+		Message:   printable.Line(message),
+		IsUnknown: wrong.Type == field.ErrorTypeNotSupported || strings.HasPrefix(wrong.Detail, unknownFieldDetail),
 	}
 	isFirstError := !problem.IsWarning() && !d.isRefused // an error is added after any number of warnings
 	d.isRefused = d.isRefused || isFirstError
@@ -231,13 +232,16 @@ func lastName(field string) string {
 	return field
 }
 
+// unknownFieldDetail begins the detail of an unknown field.
+const unknownFieldDetail = "unknown field: "
+
 // unknownField returns the problem of a field that does not exist.
 func unknownField(name string) *field.Error {
 	advice := "is it misspelt?"
 	if known := fieldsOf[lastName(name[:max(strings.LastIndexByte(name, '.'), 0)])]; known != "" {
 		advice = "write one of " + known
 	}
-	return &field.Error{Type: field.ErrorTypeForbidden, Field: name, Detail: "unknown field: " + advice}
+	return &field.Error{Type: field.ErrorTypeForbidden, Field: name, Detail: unknownFieldDetail + advice}
 }
 
 // quantities checks the quantities in a value before they are decoded, because their decoder does not name the field.

@@ -96,6 +96,7 @@ type HookProblem struct {
 	Path         []string // path of the field of the manifest: the annotation, or the field that contradicts it
 	Line, Column int      // position in the annotation's text, from 1; 0 if the problem is not in the text
 	Message      string   // names the field, and what to write instead
+	IsUnknown    bool     // a field or word that a newer Runlevel may know
 }
 
 // IsWarning reports whether the release can be applied nevertheless.

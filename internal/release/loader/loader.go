@@ -6,6 +6,7 @@
 package loader
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -65,12 +66,14 @@ func Parse(ctx context.Context, ref string, options Options) (_ *payload.Payload
 }
 
 // ParseOpened is Parse for a release whose source is open. If the options leave a setting empty, the setting of the
-// release counts. Invalid settings are an error, since they determine the content of the release. A version that was
-// applied is read with its settings from then, unless the options set others.
+// release counts. Invalid settings are an error, since they determine the content of the release; unknown ones are
+// problems with Payload.LeaveOutNewer. A version that was applied is read with its settings from then, unless the
+// options set others.
 func ParseOpened(ctx context.Context, release *source.Release,
 	options Options) (*payload.Payload, []payload.Problem, error) {
 	own, err := Settings(release)
-	if err != nil {
+	var unknown payload.Problems
+	if err != nil && !(options.Payload.LeaveOutNewer && errors.As(err, &unknown) && unknown.AreNewer()) {
 		return nil, nil, err
 	}
 	options, taken, err := options.withSettings(own)
@@ -79,6 +82,7 @@ func ParseOpened(ctx context.Context, release *source.Release,
 	}
 	read, problems, err := parseAs(ctx, release, options)
 	if err == nil {
+		problems = append(problems, unknown...)
 		err = taken.checkSettings(own, read, problems)
 	}
 	if err != nil {
@@ -145,11 +149,16 @@ func (o Options) withValues(values []byte) (payload.Options, error) {
 		return set, nil
 	}
 	var before payload.Options
-	if err := json.Unmarshal(values, &before); err != nil {
-		return before, fmt.Errorf("the values with which it was read are damaged: %w", err)
+	decoder := json.NewDecoder(bytes.NewReader(values))
+	decoder.DisallowUnknownFields() // one may be a filter
+	if err := decoder.Decode(&before); err != nil {
+		return before,
+			fmt.Errorf("the values with which it was read are damaged, or written by a newer runlevel, which "+
+				"can read them: %w", err)
 	}
 	before.Name, before.Version = cmp.Or(set.Name, before.Name), cmp.Or(set.Version, before.Version)
-	before.ReleaseImage, before.KeepText = cmp.Or(set.ReleaseImage, before.ReleaseImage), set.KeepText
+	before.ReleaseImage = cmp.Or(set.ReleaseImage, before.ReleaseImage)
+	before.KeepText, before.LeaveOutNewer = set.KeepText, set.LeaveOutNewer
 	before.Namespace = cmp.Or(set.Namespace, before.Namespace)
 	if set.Release != nil {
 		before.Release = set.Release

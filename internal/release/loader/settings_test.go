@@ -67,4 +67,13 @@ func TestSettingsCountWhereOptionsSetNothing(t *testing.T) {
 		!strings.HasPrefix(err.Error(), want) {
 		t.Errorf("the error is %v, want %s", err, want)
 	}
+	tolerant := payload.Options{LeaveOutNewer: true}
+	got, problems, err := loader.Parse(t.Context(), folder, loader.Options{Payload: tolerant})
+	if err != nil || len(problems) != 1 || !problems[0].IsNewer || problems[0].Line != 3 || got.Name != "other" {
+		t.Errorf("an operator gets %+v (%v) of %v", problems, err, got)
+	}
+	settle("profile: [core]\nfield: of a later program\n")
+	if _, _, err := loader.Parse(t.Context(), folder, loader.Options{Payload: tolerant}); err == nil {
+		t.Error("an operator accepts a value of the wrong type")
+	}
 }

@@ -41,7 +41,8 @@ type FolderSettings struct {
 	KeepFiles  string `yaml:"keepFiles"`
 	HistoryMax int    `yaml:"historyMax"`
 
-	places *yamltext.FieldPlaces
+	places  *yamltext.FieldPlaces
+	unknown payload.Problems // the first unknown field; empty if all are known
 }
 
 // examples has each field as it is written.
@@ -54,7 +55,7 @@ var examples = map[string]string{
 }
 
 // Read reads the settings of a release; they are empty without the file. Its error is that of payload.Refuse, with one
-// problem.
+// problem. If the only problem is an unknown field, it is marked as IsNewer, and the other settings are returned, too.
 func Read(files fs.FS) (FolderSettings, error) {
 	var s FolderSettings
 	text, err := fs.ReadFile(files, payload.SettingsFile)
@@ -81,7 +82,10 @@ func Read(files fs.FS) (FolderSettings, error) {
 	if err := s.decode(root); err != nil {
 		return s, err
 	}
-	return s, s.check(files)
+	if err := s.check(files); err != nil {
+		return s, err
+	}
+	return s, payload.Refuse(s.unknown)
 }
 
 // decode sets the fields of a mapping.
@@ -90,7 +94,10 @@ func (s *FolderSettings) decode(root *yaml.Node) error {
 	for i := 0; i < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
 		if examples[key.Value] == "" {
-			return unknownField(key)
+			unknown := unknownField(key)
+			unknown.IsNewer = true
+			s.unknown = append(s.unknown, unknown)[:1]
+			continue
 		}
 		into := fields.FieldByNameFunc(func(name string) bool { return strings.EqualFold(name, key.Value) })
 		if !isOfType(value, into.Kind()) || value.Decode(into.Addr().Interface()) != nil {
@@ -114,20 +121,20 @@ func isOfType(value *yaml.Node, kind reflect.Kind) bool {
 }
 
 // unknownField returns the problem of a field that the file can't have.
-func unknownField(key *yaml.Node) error {
+func unknownField(key *yaml.Node) payload.Problem {
 	known := slices.Sorted(maps.Keys(examples))
 	switch near := printable.Nearest(strings.ReplaceAll(key.Value, "-", ""), known, 3); {
 	case near != "":
-		return problem(key.Line, "unknown field %s: write %s", key.Value, near)
+		return problemAt(key.Line, "unknown field %s: write %s", key.Value, near)
 	case key.Value == "apiVersion" || key.Value == "kind" || key.Value == "metadata":
-		return problem(key.Line, "%s is of a manifest, and this file has the settings of the folder: give the "+
+		return problemAt(key.Line, "%s is of a manifest, and this file has the settings of the folder: give the "+
 			"manifest's file another name", key.Value)
 	case key.Value == "values" || key.Value == "set" || key.Value == "environment":
-		return problem(key.Line, "unknown field %s: manifests have no values; variants for environments are "+
+		return problemAt(key.Line, "unknown field %s: manifests have no values; variants for environments are "+
 			"chosen by profile (runlevel help environments)", key.Value)
 	default:
-		return problem(key.Line, "unknown field %s: it can have %s; everything else is a flag of the command",
-			key.Value, strings.Join(known, ", "))
+		return problemAt(key.Line, "unknown field %s: it can have %s; everything else is a flag of the command, or a "+
+			"setting of a newer runlevel", key.Value, strings.Join(known, ", "))
 	}
 }
 
@@ -170,10 +177,14 @@ func (s *FolderSettings) Problem(field, format string, args ...any) error {
 }
 
 func problem(line int, format string, args ...any) error {
-	return payload.Refuse([]payload.Problem{{
+	return payload.Refuse([]payload.Problem{problemAt(line, format, args...)})
+}
+
+func problemAt(line int, format string, args ...any) payload.Problem {
+	return payload.Problem{
 		File:    payload.SettingsFile,
 		Line:    line,
 		Cause:   payload.Mislabelled,
 		Message: fmt.Sprintf(format, args...),
-	}})
+	}
 }

@@ -103,6 +103,7 @@ func objectRules() []Rule {
 		{"unknown-api", Error, nothing, checkUnknownAPI},
 		{"foreign-kind", Info, nothing, checkForeignKind},
 		{"other-tool", Warning, nothing, checkOtherTools},
+		{"unknown-annotation", Warning, nothing, problemsOf(payload.UnknownAnnotation)},
 		{"no-namespace", Error, nothing, checkNoNamespace},
 		{"needless-namespace", Warning, nothing, checkNeedlessNamespace},
 		{"missing-namespace", Warning, nothing, checkMissingNamespace},
