@@ -56,6 +56,7 @@ operator; KUBECONFIG names another cluster than the one that the operator runs i
 			if err != nil {
 				return err
 			}
+			o.UnknownFlags = startup.UnknownFlags(c.Flags())
 			return operator.Run(c.Context(), config, o)
 		},
 	}

@@ -34,6 +34,7 @@ type targetRelease struct {
 	acceptance clusterversion.Acceptance
 	signed     verification
 	payload    *payload.Payload
+	unread     unreadParts
 	packed     *files.Packed // the files of the release, which are kept on the cluster
 }
 
@@ -75,7 +76,7 @@ func (c *candidate) prepare(ctx context.Context, current *currentRelease) (err e
 	if current != nil {
 		before = current.release.payload
 	}
-	if c.payload, err = c.machine.releases.load(ctx, opened, c.target, before); err != nil {
+	if c.payload, c.unread, err = c.machine.releases.load(ctx, opened, c.target, before); err != nil {
 		return err
 	}
 	c.enter(ctx, clusterversion.Verifying)
@@ -136,6 +137,10 @@ func (c *candidate) verify(ctx context.Context, current *currentRelease) error {
 		return nil
 	}
 	policy, err := signature.PolicyOf(current.release.payload)
+	if policy == nil && err == nil && current.release.unread.isPolicy {
+		err = fmt.Errorf("release %s may demand signatures by a manifest that this operator can't read: %w",
+			current.release.payload.Version, current.release.unread.err())
+	}
 	if policy == nil && err == nil {
 		c.signed.unverified = fmt.Sprintf("release %s has no ConfigMap with the annotation %s",
 			current.release.payload.Version, signature.ConfigAnnotation)

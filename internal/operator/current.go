@@ -105,7 +105,7 @@ func (r *currentRelease) applyOptions() session.Options {
 	if r.release.signed.risk != "" {
 		o.Forced = []string{signature.VerificationFailed}
 	}
-	o.Observer = r
+	o.Observer, o.LeftOut = r, r.release.unread.err()
 	o.Apply.OnEvent, o.Apply.ReportStates = r.noteApply, true
 	o.Keep = &keep.Options{OnEvent: r.noteKept}
 	return o

@@ -25,6 +25,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/imageregistry"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/source"
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // patience is far longer than any expected event takes.
@@ -135,7 +136,7 @@ func (s *stage) release(version, files string) fs.FS {
 	s.t.Helper()
 	all := txtar.Parse([]byte(strings.ReplaceAll(files, "VERSION", version)))
 	for i, file := range all.Files {
-		if !strings.Contains(file.Name, "/") {
+		if !strings.Contains(file.Name, "/") && file.Name != payload.SettingsFile {
 			all.Files[i].Name = "release-manifests/" + file.Name
 		}
 	}

@@ -62,6 +62,8 @@ type Options struct {
 	NotifyDir  string             // a folder with files of URLs to notify; empty for none
 	// StrictTombstones refuses a minor update with tombstones that the release before had, too.
 	StrictTombstones bool
+	// UnknownFlags are flags of the operator's file that it does not know, which ClusterVersion reports.
+	UnknownFlags []string
 	// LockDuration is the time until the lock of a killed leader expires; 0 means half a minute.
 	LockDuration time.Duration
 

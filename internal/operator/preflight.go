@@ -64,6 +64,8 @@ func (c *candidate) publishPreflight() {
 // The error is nil if all checks and dry runs have ended.
 func (c *candidate) inspect(ctx context.Context, s *session.Session) (*session.Outcome, error) {
 	options := c.machine.inspectOptions(c.target)
+	options.LeftOut = c.unread.err()
+	c.acceptance.Unread = c.unread.lines(c.machine.options.UnknownFlags)
 	if !c.isPreflight {
 		outcome := s.Inspect(ctx, c.payload, options)
 		return outcome, outcome.Err

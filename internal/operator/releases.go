@@ -185,9 +185,10 @@ func pack(opened *source.Release, read *payload.Payload) (*files.Packed, error) 
 	return files.Pack(opened.FS, read.FileNames(), values)
 }
 
-// load reads the manifests of an open release.
+// load reads the manifests of an open release. It leaves out those that a newer operator may be able to read: the new
+// release must be able to replace this operator by the one that reads them all.
 func (r *releases) load(ctx context.Context, opened *source.Release, t *target,
-	before *payload.Payload) (*payload.Payload, error) {
+	before *payload.Payload) (*payload.Payload, unreadParts, error) {
 	options := loader.Options{Source: r.source, Payload: r.payload, Before: before}
 	options.Payload.ReleaseImage = opened.Image
 	options.Payload.Filter.Overrides, options.Payload.Injection = t.Overrides, t.Injection
@@ -195,18 +196,24 @@ func (r *releases) load(ctx context.Context, opened *source.Release, t *target,
 	if t.Capabilities != nil {
 		capabilities, err := capabilitiesOf(t)
 		if err != nil {
-			return nil, &reason.Error{Reason: "InvalidClusterVersion", Message: "spec.capabilities", Err: err}
+			err = &reason.Error{Reason: "InvalidClusterVersion", Message: "spec.capabilities", Err: err}
+			return nil, unreadParts{}, err
 		}
 		options.Payload.Filter.Capabilities = capabilities
 	}
+	options.Payload.LeaveOutNewer = true
 	release, problems, err := loader.ParseOpened(ctx, opened, options)
 	if err != nil {
-		return nil, err
+		return nil, unreadParts{}, err
+	}
+	unread := unreadOf(opened.FS, problems)
+	if len(release.Manifests) > 0 { // otherwise the release can't bring another operator
+		problems = slices.DeleteFunc(problems, func(p payload.Problem) bool { return p.IsNewer })
 	}
 	if err := payload.Refuse(problems); err != nil {
-		return nil, &reason.Error{Reason: payload.Integrity, Err: err}
+		return nil, unread, &reason.Error{Reason: payload.Integrity, Err: err}
 	}
-	return release, nil
+	return release, unread, nil
 }
 
 // capabilitiesOf returns the capabilities that a ClusterVersion enables. An enabled capability is never disabled.

@@ -36,6 +36,9 @@ type Options struct {
 	Files    FileOptions
 	Notify   *notify.Sender // sends events of the release; nil sends none
 	HasTests bool           // tests follow, and Outcome.Completed is reported after them
+	// LeftOut is why the payload lacks manifests of the release, if it does: the apply is recorded as incomplete, and
+	// the objects of those manifests are not orphans.
+	LeftOut error
 	// Keep configures how the payload is kept in place, until the context ends; nil ends when everything is applied.
 	// Its Apply and WasComplete are set by the session.
 	Keep *keep.Options

@@ -54,6 +54,9 @@ func FindOrphans(ctx context.Context, c *cluster.Cluster, release *payload.Paylo
 // orphans returns the objects of the release that still exist, and that the payload neither has nor deletes. If the
 // payload deletes the Namespace or definition of an object, the object is not an orphan.
 func (r *run) orphans(ctx context.Context) []Orphan {
+	if r.options.LeftOut != nil {
+		return nil
+	}
 	inPayload, deleted := r.payloadObjects(ctx), r.deletedObjects()
 	var dropped []objectmeta.LiveMetadata
 	for _, head := range r.before.Of(r.payload.Name) {

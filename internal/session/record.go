@@ -174,10 +174,11 @@ func (r *run) end(ctx context.Context) error {
 		}
 		newest := known.Newest() // it may be of another process that has just taken the lock
 		isOurs := newest != nil && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version
-		if isOurs && (r.outcome.Report.Err != nil || r.options.Apply.NoWait) {
+		isWhole := r.outcome.Report.Err == nil && !r.options.Apply.NoWait && r.options.LeftOut == nil
+		if isOurs && !isWhole {
 			known.Stop(r.lastEnd())
 		}
-		if !isOurs || r.outcome.Report.Err != nil || r.options.Apply.NoWait {
+		if !isOurs || !isWhole {
 			return
 		}
 		if r.outcome.Mode != graph.Reconcile {
@@ -211,8 +212,8 @@ func (r *run) lastEnd() record.End {
 		Time:    metav1.NewTime(r.cluster.Now().Truncate(time.Second)),
 		Message: "it was applied without waiting until it is ready",
 	}
-	if report.Err != nil {
-		end.Reason, end.Message = reason.Of(report.Err), report.Err.Error()
+	if err := cmp.Or(report.Err, r.options.LeftOut); err != nil {
+		end.Reason, end.Message = reason.Of(err), err.Error()
 	}
 	if report.Left != nil {
 		end.Message = report.Left.Error

@@ -212,7 +212,7 @@ func (r *run) applyAndKeep(ctx context.Context) error {
 		_ = kept.Wait()
 		return err
 	}
-	r.reportOutcome(ctx, nil)
+	r.reportOutcome(ctx, r.options.LeftOut)
 	if !r.isLate {
 		kept.Announce()
 	}

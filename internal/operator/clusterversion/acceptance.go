@@ -70,6 +70,7 @@ func (a Acceptance) message() string {
 		if a.FeatureSet != "" && a.FeatureSet != payload.DefaultFeatureSet {
 			message += fmt.Sprintf(" featureSet=%q", a.FeatureSet)
 		}
+		message += a.unread()
 		if a.Unverified != "" {
 			message += notVerified + inLine(a.Unverified)
 		}
@@ -81,6 +82,14 @@ func (a Acceptance) message() string {
 	default:
 		return words.failed + " " + a.payload() + " failure=" + inLine(a.Err.Error())
 	}
+}
+
+// unread returns the part of a message about the parts of the release that the operator does not know.
+func (a Acceptance) unread() string {
+	if len(a.Unread) == 0 {
+		return ""
+	}
+	return "; not known to this operator: " + inLine(strings.Join(few(a.Unread), "\n"))
 }
 
 // payload names the release.

@@ -95,6 +95,8 @@ type Acceptance struct {
 	WasJudged bool                   // the gate ran
 	// Unverified explains why no signature of the image was verified, if the current release requires none.
 	Unverified string
+	// Unread are the parts of the release that the operator does not know; a line each.
+	Unread []string
 	// AcceptedRisk explains why the image could not be verified, if the release was forced.
 	AcceptedRisk string
 }

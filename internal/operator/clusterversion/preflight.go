@@ -83,13 +83,17 @@ func (p *Preflight) verdict() (
 	return PreflightPassed, status, reason, message
 }
 
-// lines returns a line for each finding, those that stop the update first, and one for a missing verification.
+// lines returns a line for each finding, those that stop the update first, and one each for unread parts of the release
+// and for a missing verification.
 func (p *Preflight) lines() []string {
 	findings := slices.Clone(p.Findings)
 	slices.SortStableFunc(findings, func(a, b precondition.Finding) int { return severityRank(a) - severityRank(b) })
 	var lines []string
 	if p.AcceptedRisk != "" {
 		lines = append(lines, inLine(p.AcceptedRisk))
+	}
+	if len(p.Unread) > 0 {
+		lines = append(lines, strings.TrimPrefix(p.unread(), "; "))
 	}
 	for _, found := range findings {
 		lines = append(lines, printable.Truncate(inLine(found.Text()), longestReport))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,9 +39,10 @@ func TestFlagsOfAFile(t *testing.T) {
 		"empty": {"# nothing yet\n", ""},
 		"a flag that isn't": {"strict-tombstone: true\n",
 			`operator.yaml: unknown flag "strict-tombstone": see runlevel-cluster operator --help`},
-		"a wrong value": {"lock-duration: long\n", `operator.yaml: lock-duration: `},
-		"no YAML":       {"{", `operator.yaml: write a line for each flag, as NAME: VALUE: `},
-		"a flag twice":  {"wait-for: ready\nwait-for: upstream\n", `key "wait-for" already set`},
+		"a flag of a newer program": {"strict-tombstones: true\nlock-duration: 45s\nshard-count: 3\n", ""},
+		"a wrong value":             {"lock-duration: long\n", `operator.yaml: lock-duration: `},
+		"no YAML":                   {"{", `operator.yaml: write a line for each flag, as NAME: VALUE: `},
+		"a flag twice":              {"wait-for: ready\nwait-for: upstream\n", `key "wait-for" already set`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "operator.yaml")
@@ -61,6 +63,10 @@ func TestFlagsOfAFile(t *testing.T) {
 			}
 			if err != nil {
 				t.Fatal(err)
+			}
+			isNewer := strings.Contains(test.text, "shard-count")
+			if unknown := UnknownFlags(flags); slices.Contains(unknown, "shard-count") != isNewer {
+				t.Errorf("the unknown flags are %v", unknown)
 			}
 			expectFlags(t, flags, strings.Contains(test.text, "strict"))
 		})

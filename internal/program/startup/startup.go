@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/program/metricsserver"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // Main runs one of the commands of a program, and ends it with exit code 1 if that fails. A flag of a command can also
@@ -110,7 +111,8 @@ func Container() string {
 }
 
 // setFromFile sets the flags of a command from a file, except those set on the command line. A missing file sets none:
-// its ConfigMap may be created at any time.
+// its ConfigMap may be created at any time. An unknown flag is skipped, unless it is like a known one: the file may
+// be that of a newer program, whose release was rolled back.
 func setFromFile(command *cobra.Command, path string) error {
 	flags := command.Flags()
 	text, err := os.ReadFile(path)
@@ -126,6 +128,14 @@ func setFromFile(command *cobra.Command, path string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		found := flags.Lookup(name)
+		if found == nil && printable.Nearest(name, namesOf(flags), 3) == "" {
+			klog.ErrorS(nil, "the file has a flag that this program does not know; a newer one may know it", "flag",
+				name,
+				"file", path)
+			config := flags.Lookup("config")
+			_ = flags.SetAnnotation(config.Name, unknownFlags, append(config.Annotations[unknownFlags], name))
+			continue
+		}
 		if found == nil || name == "config" {
 			return fmt.Errorf("--config: %s: unknown flag %q: see %s --help", path, name, command.CommandPath())
 		}
@@ -139,6 +149,19 @@ func setFromFile(command *cobra.Command, path string) error {
 		}
 	}
 	return nil
+}
+
+// unknownFlags is the annotation of --config with the flags of the file that were skipped.
+const unknownFlags = "unknown"
+
+// UnknownFlags returns the flags of the file that were skipped.
+func UnknownFlags(flags *pflag.FlagSet) []string {
+	return flags.Lookup("config").Annotations[unknownFlags]
+}
+
+func namesOf(flags *pflag.FlagSet) (names []string) {
+	flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
 }
 
 // logFlags logs the value of each flag, from any source. None is secret.

@@ -1,0 +1,115 @@
+package operator_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// future has parts that no operator knows: a field of templates, one of the settings, one of hooks, and an annotation.
+const future = shop + `
+-- manifests/0000_30_old_10_prices.yaml --
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: prices, namespace: shop}
+data: {region: '{{.Region}}'}
+-- 0000_40_shop_10_web.yaml --
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  namespace: shop
+  annotations: {runlevel.dev/lifecycle-hooks: 'before: {}'}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: registry.example/web}]}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: beside, namespace: shop, annotations: {runlevel.dev/shard-by: zone}}}
+`
+
+// futureSettings are added to a release as they are.
+const futureSettings = "-- runlevel.yaml --\nname: default\nregions: [eu]\n"
+
+// TestAReleaseThatIsNewerThanTheOperator is applied as far as the operator can read it, and is visibly not complete:
+// its own operator is to take over. Nothing of it is taken for dropped, and the next release is not locked out.
+func TestAReleaseThatIsNewerThanTheOperator(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "1.0.0", shop+old)
+	s.until("installed", isAt("1.0.0"))
+	image := s.push("1.0.1", future+futureSettings)
+	parts := []string{
+		"manifests/0000_30_old_10_prices.yaml:4: its template can't be rendered: unknown field Region: this runlevel " +
+			"knows .ClusterProfile, .Images, .ReleaseImage; a newer one may know it",
+		"release-manifests/0000_40_shop_10_web.yaml:6: document 1: Deployment shop/web: " +
+			"runlevel.dev/lifecycle-hooks: " +
+			"before: Forbidden: unknown field: write one of pre, mid, post",
+		"runlevel.yaml:2: unknown field regions: it can have ",
+	}
+	s.update(image, func(u *configv1.Update) { u.Mode = configv1.UpdateModePreflight })
+	s.until("checked without beginning it", func(v *configv1.ClusterVersion) bool {
+		c := find(v, "PreflightPassed")
+		return c.Status == configv1.ConditionTrue && containsAll(c.Message, parts...)
+	})
+	s.update(image)
+	s.until("accepted, with the parts that are left out", func(v *configv1.ClusterVersion) bool {
+		c := find(v, "ReleaseAccepted")
+		return c.Status == configv1.ConditionTrue && containsAll(c.Message, parts...) &&
+			strings.Contains(c.Message, "unknown annotation runlevel.dev/shard-by has no effect")
+	})
+	isIncomplete := func(v *configv1.ClusterVersion) bool {
+		c, working := find(v, "Failing"), find(v, configv1.OperatorProgressing)
+		return has("Failing", configv1.ConditionTrue, "ManifestsLeftOut")(v) && containsAll(c.Message, parts...) &&
+			strings.HasPrefix(working.Message, "Unable to apply 1.0.1: ") && !isAt("1.0.1")(v)
+	}
+	stopped := s.until("applied, and not complete", isIncomplete)
+	if got := stopped.Status.History[0]; got.State != configv1.PartialUpdate || got.Version != "1.0.1" {
+		t.Errorf("the newest entry of the history is %+v", got)
+	}
+	if s.configMap("beside") == nil || s.configMap("prices") == nil {
+		t.Error("a document beside the Deployment was not applied, or an object that was left out is deleted")
+	}
+	if web := (&appsv1.DeploymentList{}); s.client.List(t.Context(), web) != nil || len(web.Items) > 0 {
+		t.Error("a Deployment with unknown hooks was applied")
+	}
+	known, _, err := record.NewStore(kubernetes.NewForConfigOrDie(s.sandbox.Config), system,
+		payload.DefaultName).Load(t.Context())
+	s.must(err)
+	newest := known.Newest()
+	if newest.State != record.Partial || newest.End == nil || newest.End.Reason != "ManifestsLeftOut" {
+		t.Errorf("the record has %+v", newest)
+	}
+	s.must(s.editSettings("by-hand"))
+	s.untilSettings("1.0.1")
+
+	s.restart()
+	s.must(s.editSettings("by-hand"))
+	s.untilSettings("1.0.1")
+	s.until("the same after a restart", isIncomplete)
+
+	s.update(s.push("1.0.2", shop+old))
+	updated := s.until("the next release is complete", isAt("1.0.2"))
+	states := slices.Collect(func(yield func(configv1.UpdateState) bool) {
+		for _, entry := range updated.Status.History {
+			if !yield(entry.State) {
+				return
+			}
+		}
+	})
+	want := []configv1.UpdateState{configv1.CompletedUpdate, configv1.PartialUpdate, configv1.CompletedUpdate}
+	if !slices.Equal(states, want) {
+		t.Errorf("the history has %v, want %v", states, want)
+	}
+}
+
+func containsAll(text string, parts ...string) bool {
+	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
+}
