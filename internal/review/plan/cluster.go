@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/internal/objects/crdchange"
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -146,7 +147,7 @@ func (o ObjectPreview) entry() ObjectPlan {
 			e.Why = "all fields stay as they are, and only become the release's"
 		}
 		if o.Manifest.GroupVersionKind().GroupKind() == kinds.CustomResourceDefinition && !o.FromManifest {
-			e.Definition = compareDefinitions(live, planned)
+			e.Definition = crdchange.Compare(live, planned)
 		}
 	}
 	e.Hooks = o.hooks()

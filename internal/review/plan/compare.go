@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/internal/objects/crdchange"
 	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/references"
@@ -191,7 +192,7 @@ func (o *ObjectPlan) compare(old, m *payload.Manifest) {
 		o.markRecreated(kind, m.Foreign().IsHookJob())
 	}
 	if kind == kinds.CustomResourceDefinition && !o.CreateOnly {
-		o.Definition = compareDefinitions(before, after)
+		o.Definition = crdchange.Compare(before, after)
 	}
 	if oldVersion, newVersion := old.Object().GetAPIVersion(), m.Object().GetAPIVersion(); oldVersion != newVersion {
 		o.addReason(fmt.Sprintf("it is written for %s now, and was for %s", newVersion, oldVersion))

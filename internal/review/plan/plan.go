@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/runlevel/runlevel/internal/objects/crdchange"
 	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/references"
@@ -74,7 +75,7 @@ type ObjectPlan struct {
 	// Hooks are the lifecycle hooks of a created or changed Deployment, in the order of its rollout.
 	Hooks []HookPlan `json:"hooks,omitempty"`
 	// Definition has the changes that affect the objects of a CustomResourceDefinition.
-	Definition *DefinitionChange `json:"definition,omitempty"`
+	Definition *crdchange.Change `json:"definition,omitempty"`
 
 	// With is the object whose deletion deletes an absent object.
 	With *kinds.ID `json:"with,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/runlevel/runlevel/internal/objects/crdchange"
 	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -26,23 +27,23 @@ type Reason string
 const (
 	Refused Reason = "Refused" // the API server does not allow a change, or refuses the object
 	// a version of a CustomResourceDefinition is removed, or not served any more
-	VersionRemoved Reason = "VersionRemoved"
-	FieldRemoved   Reason = "FieldRemoved"  // its schema loses a field
-	FieldRequired  Reason = "FieldRequired" // its schema requires a field
-	FieldNarrowed  Reason = "FieldNarrowed" // its schema has another type, or fewer values
-	StillUsed      Reason = "StillUsed"     // the object is deleted, and others of the release refer to it
-	Contradiction  Reason = "Contradiction" // the object is applied, and deleted with another one
-	AlsoDeletes    Reason = "AlsoDeletes"   // other objects are deleted with it
-	Orphan         Reason = "Orphan"        // the object stays, and no release applies it any more
-	Overwritten    Reason = "Overwritten"   // fields that other managers have set get other values
+	VersionRemoved Reason = crdchange.VersionRemoved
+	FieldRemoved   Reason = crdchange.FieldRemoved  // its schema loses a field
+	FieldRequired  Reason = crdchange.FieldRequired // its schema requires a field
+	FieldNarrowed  Reason = crdchange.FieldNarrowed // its schema has another type, or fewer values
+	StillUsed      Reason = "StillUsed"             // the object is deleted, and others of the release refer to it
+	Contradiction  Reason = "Contradiction"         // the object is applied, and deleted with another one
+	AlsoDeletes    Reason = "AlsoDeletes"           // other objects are deleted with it
+	Orphan         Reason = "Orphan"                // the object stays, and no release applies it any more
+	Overwritten    Reason = "Overwritten"           // fields that other managers have set get other values
 	// the object is scaled to the default, unless another manager has scaled it
 	ReplicasDropped   Reason = "ReplicasDropped"
-	Recreation        Reason = "Recreation"        // the object does not exist for a while
-	Revival           Reason = "Revival"           // an object that the old release deletes is created
-	NothingThere      Reason = "NothingThere"      // a tombstone of an object that never existed
-	ChangeNotMade     Reason = "ChangeNotMade"     // the object is create-only
-	NewStorageVersion Reason = "NewStorageVersion" // stored objects are migrated when they are next written
-	NotChecked        Reason = "NotChecked"        // there was no dry run
+	Recreation        Reason = "Recreation"                // the object does not exist for a while
+	Revival           Reason = "Revival"                   // an object that the old release deletes is created
+	NothingThere      Reason = "NothingThere"              // a tombstone of an object that never existed
+	ChangeNotMade     Reason = "ChangeNotMade"             // the object is create-only
+	NewStorageVersion Reason = crdchange.NewStorageVersion // stored objects are migrated when they are next written
+	NotChecked        Reason = "NotChecked"                // there was no dry run
 )
 
 // Reasons returns all reasons, the worst first.
@@ -139,7 +140,9 @@ func (o ObjectPlan) warnings() []Warning {
 		add(ChangeNotMade, "it is create-only: an existing object is not changed")
 	}
 	if o.Definition != nil {
-		o.Definition.warn(add)
+		for _, effect := range o.Definition.Effects() {
+			add(Reason(effect.Reason), "%s", effect.Message)
+		}
 	}
 	o.warnOfCluster(add)
 	return found
@@ -180,56 +183,8 @@ func isLastApplied(change FieldChange) bool {
 	return change.New == nil && (isAlone || change.Path.String() == fmt.Sprintf("metadata.annotations[%q]", copied))
 }
 
-// warn adds the warnings about changes that affect the objects of a definition.
-func (d *DefinitionChange) warn(add func(reason Reason, format string, args ...any)) {
-	for _, version := range d.Removed {
-		add(VersionRemoved, "version %s is removed%s", version, d.ifStored(version))
-	}
-	for _, version := range d.Unserved {
-		add(VersionRemoved, "version %s is not served any more", version)
-	}
-	if len(d.RemovedFields) > 0 {
-		add(FieldRemoved, "fields that its objects may have are removed: %s", d.list(d.RemovedFields))
-	}
-	if len(d.RequiredFields) > 0 {
-		add(FieldRequired, "fields that its objects may lack are required: %s", d.list(d.RequiredFields))
-	}
-	if len(d.NarrowedFields) > 0 {
-		add(FieldNarrowed, "fields may not be any more what they are in its objects: %s", d.narrowings())
-	}
-	if d.Storage != nil && !slices.Contains(d.Removed, d.Storage.Old) {
-		add(NewStorageVersion,
-			"the storage version changes from %s to %s: existing objects are migrated when they are "+
-				"next written", d.Storage.Old, d.Storage.New)
-	}
-}
-
-// ifStored returns a note on a removed version in which objects were stored; "" for any other version.
-func (d *DefinitionChange) ifStored(version string) string {
-	if !d.isStored(version) {
-		return ""
-	}
-	return ", in which objects were stored: the API server refuses that as long as its status.storedVersions names it"
-}
-
 // maxListed limits the paths that a sentence names.
 const maxListed = 5
-
-func (d *DefinitionChange) list(fields []Field) string {
-	var names []string
-	for _, field := range fields {
-		names = append(names, field.Path+" ("+field.Version+")")
-	}
-	return printable.Few(names, maxListed)
-}
-
-func (d *DefinitionChange) narrowings() string {
-	var parts []string
-	for _, field := range d.NarrowedFields {
-		parts = append(parts, fmt.Sprintf("%s (%s: %s)", field.Path, field.Version, field.How))
-	}
-	return printable.Few(parts, maxListed)
-}
 
 func paths(changes []FieldChange) string {
 	var names []string

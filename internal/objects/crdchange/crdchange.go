@@ -1,4 +1,10 @@
-package plan
+// Package crdchange compares two states of a CustomResourceDefinition, and reports the changes that its objects and
+// their clients may notice: versions and fields that are lost, and fields that allow less than before. It is pure.
+//
+// It validates no objects: package crd does. Of the validation of fields, it compares types and enums.
+//
+// Start with Compare.
+package crdchange
 
 import (
 	"fmt"
@@ -8,10 +14,12 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A DefinitionChange contains the changes that affect the objects of a CustomResourceDefinition.
-type DefinitionChange struct {
+// A Change contains the changes that affect the objects of a CustomResourceDefinition.
+type Change struct {
 	Removed  []string `json:"removedVersions,omitempty"`
 	Unserved []string `json:"unservedVersions,omitempty"` // the versions remain, and are no longer served
 	Storage  *Storage `json:"storage,omitempty"`
@@ -36,34 +44,33 @@ type Field struct {
 }
 
 // isStored reports whether objects were stored in a version.
-func (d *DefinitionChange) isStored(version string) bool {
-	return d.Storage != nil && d.Storage.Old == version
+func (c *Change) isStored(version string) bool {
+	return c.Storage != nil && c.Storage.Old == version
 }
 
-// compareDefinitions returns the changes that affect the objects of a definition; nil if
-// there are none.
-func compareDefinitions(oldDefinition, newDefinition map[string]any) *DefinitionChange {
+// Compare returns the changes that affect the objects of a definition; nil if there are none.
+func Compare(oldDefinition, newDefinition map[string]any) *Change {
 	old, next := versionsOf(oldDefinition), versionsOf(newDefinition)
-	d := &DefinitionChange{}
+	c := &Change{}
 	for _, name := range old.names {
 		before, after := old.byName[name], next.byName[name]
 		switch {
 		case after == nil:
-			d.Removed = append(d.Removed, name)
+			c.Removed = append(c.Removed, name)
 			continue
 		case before["served"] == true && after["served"] != true:
-			d.Unserved = append(d.Unserved, name)
+			c.Unserved = append(c.Unserved, name)
 		}
-		w := schemaWalk{definition: d, version: name, prunes: prunes(newDefinition)}
+		w := schemaWalk{change: c, version: name, prunes: prunes(newDefinition)}
 		w.compare("", schemaOf(before), schemaOf(after))
 	}
 	if old.storage != "" && next.storage != "" && old.storage != next.storage {
-		d.Storage = &Storage{Old: old.storage, New: next.storage}
+		c.Storage = &Storage{Old: old.storage, New: next.storage}
 	}
-	if reflect.DeepEqual(d, &DefinitionChange{}) {
+	if reflect.DeepEqual(c, &Change{}) {
 		return nil
 	}
-	return d
+	return c
 }
 
 // versions are the versions of a CustomResourceDefinition.
@@ -108,9 +115,9 @@ func schemaOf(version map[string]any) map[string]any {
 
 // A schemaWalk compares two schemas of a version.
 type schemaWalk struct {
-	definition *DefinitionChange
-	version    string
-	prunes     bool // fields that are in no schema are lost
+	change  *Change
+	version string
+	prunes  bool // fields that are in no schema are lost
 }
 
 // prunes reports whether the API server drops fields that the schema does not have: always in v1,
@@ -134,13 +141,13 @@ func (w *schemaWalk) compare(path string, before, after map[string]any) {
 	newProperties, _ := after["properties"].(map[string]any)
 	loses := w.prunes && !keepsAll(after)
 	if loses && keepsAll(before) {
-		w.definition.RemovedFields = append(w.definition.RemovedFields, Field{w.version, path + ".*"})
+		w.change.RemovedFields = append(w.change.RemovedFields, Field{w.version, path + ".*"})
 	}
 	for _, name := range slices.Sorted(maps.Keys(oldProperties)) {
 		old, _ := oldProperties[name].(map[string]any)
 		next, stays := newProperties[name].(map[string]any)
 		if !stays && loses {
-			w.definition.RemovedFields = append(w.definition.RemovedFields, Field{w.version, join(path, name)})
+			w.change.RemovedFields = append(w.change.RemovedFields, Field{w.version, join(path, name)})
 		}
 		w.compare(join(path, name), old, next)
 	}
@@ -171,7 +178,7 @@ func (w *schemaWalk) compareRequired(path string, before, after map[string]any) 
 		name, isText := required.(string)
 		property, _ := properties[name].(map[string]any)
 		if isText && !known[name] && property["default"] == nil {
-			w.definition.RequiredFields = append(w.definition.RequiredFields, Field{w.version, join(path, name)})
+			w.change.RequiredFields = append(w.change.RequiredFields, Field{w.version, join(path, name)})
 		}
 	}
 }
@@ -196,7 +203,7 @@ func (w *schemaWalk) compareValues(path string, before, after map[string]any) {
 		return // the root is always an object
 	}
 	narrow := func(format string, args ...any) {
-		w.definition.NarrowedFields = append(w.definition.NarrowedFields,
+		w.change.NarrowedFields = append(w.change.NarrowedFields,
 			Narrowing{Field{w.version, path}, fmt.Sprintf(format, args...)})
 	}
 	oldType, newType := typeOf(before), typeOf(after)
@@ -234,4 +241,75 @@ func typeOf(schema map[string]any) string {
 	}
 	name, _ := schema["type"].(string)
 	return name
+}
+
+// An Effect is the effect of a change on objects or clients, in words.
+type Effect struct {
+	Reason  string // kind of the effect
+	Message string // a sentence about the definition, which it does not name
+}
+
+// The reasons of effects. All but NewStorageVersion take something away.
+const (
+	VersionRemoved    = "VersionRemoved"
+	FieldRemoved      = "FieldRemoved"
+	FieldRequired     = "FieldRequired"
+	FieldNarrowed     = "FieldNarrowed"
+	NewStorageVersion = "NewStorageVersion"
+)
+
+// Effects returns the effects of the change, those that take something away first.
+func (c *Change) Effects() []Effect {
+	var effects []Effect
+	add := func(reason, format string, args ...any) {
+		effects = append(effects, Effect{reason, fmt.Sprintf(format, args...)})
+	}
+	for _, version := range c.Removed {
+		add(VersionRemoved, "version %s is removed%s", version, c.ifStored(version))
+	}
+	for _, version := range c.Unserved {
+		add(VersionRemoved, "version %s is not served any more", version)
+	}
+	if len(c.RemovedFields) > 0 {
+		add(FieldRemoved, "fields that its objects may have are removed: %s", list(c.RemovedFields))
+	}
+	if len(c.RequiredFields) > 0 {
+		add(FieldRequired, "fields that its objects may lack are required: %s", list(c.RequiredFields))
+	}
+	if len(c.NarrowedFields) > 0 {
+		add(FieldNarrowed, "fields may not be any more what they are in its objects: %s", c.narrowings())
+	}
+	if c.Storage != nil && !slices.Contains(c.Removed, c.Storage.Old) {
+		add(NewStorageVersion,
+			"the storage version changes from %s to %s: existing objects are migrated when they are "+
+				"next written", c.Storage.Old, c.Storage.New)
+	}
+	return effects
+}
+
+// ifStored returns a note on a removed version in which objects were stored; "" for any other version.
+func (c *Change) ifStored(version string) string {
+	if !c.isStored(version) {
+		return ""
+	}
+	return ", in which objects were stored: the API server refuses that as long as its status.storedVersions names it"
+}
+
+// maxListed limits the fields that a sentence names.
+const maxListed = 5
+
+func list(fields []Field) string {
+	var names []string
+	for _, field := range fields {
+		names = append(names, field.Path+" ("+field.Version+")")
+	}
+	return printable.Few(names, maxListed)
+}
+
+func (c *Change) narrowings() string {
+	var parts []string
+	for _, field := range c.NarrowedFields {
+		parts = append(parts, fmt.Sprintf("%s (%s: %s)", field.Path, field.Version, field.How))
+	}
+	return printable.Few(parts, maxListed)
 }
