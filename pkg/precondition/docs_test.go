@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/crdchange"
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
@@ -98,7 +99,55 @@ func examples(t *testing.T) []*precondition.Facts {
 			Writers: []string{"group shop-developers", "system:serviceaccount:shop:ci"},
 		},
 		edited,
+		narrowed(t),
 	}
+}
+
+// narrowed is an update that changes a definition, on a cluster with Nodes and budgets that need attention.
+func narrowed(t *testing.T) *precondition.Facts {
+	f := &precondition.Facts{
+		Payload: release(t, "4.7.0", map[string]string{
+			"0000_10_web_ships.yaml": ships,
+			"0000_10_web_web.yaml":   "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: web}}",
+		}),
+		Record: history("4.7.0"),
+	}
+	definition, web := f.Payload.Manifests[0], f.Payload.Manifests[1]
+	f.Narrowed = []precondition.NarrowedDefinition{{
+		Manifest: definition,
+		Change: &crdchange.Change{
+			Removed: []string{"v1beta1"}, RequiredFields: []crdchange.Field{{Version: "v1", Path: "spec.crew"}},
+		},
+		Validated: 12,
+		Unfit: []precondition.Obstacle{
+			{ID: kinds.ID{Group: "example.com", Kind: "Ship", Namespace: "web", Name: "a"}, Why: "lacks spec.crew"},
+			{ID: kinds.ID{Group: "example.com", Kind: "Ship", Namespace: "web", Name: "b"}, Why: "lacks spec.crew"},
+		},
+	}}
+	f.NotReady = []precondition.Obstacle{{
+		ID: kinds.NewID(kinds.Node, "", "worker-3"), Since: now.Add(-5 * time.Minute),
+		Why: "not ready (NodeStatusUnknown: Kubelet stopped posting node status.), so pods of the release can't start " +
+			"or end there",
+		Resolution: "repairing it, or deleting the Node if its machine no longer exists",
+	}}
+	f.Shortages = []precondition.Obstacle{{ID: web.ID(), Manifest: web,
+		Why: "3 ready Nodes have room for 2 of 3 new pods: each requests cpu 2, memory 4Gi, and Node worker-1, the " +
+			"closest, has cpu 500m, memory 8Gi left",
+		Resolution: "adding a Node, or changing what the pods request and where they may run",
+	}}
+	f.Budgets = []precondition.Obstacle{{
+		ID: kinds.NewID(kinds.PodDisruptionBudget, "db", "postgres"), Since: now.Add(-24 * time.Hour),
+		Why:        "never allows an eviction: 1 of 1 pod must be healthy",
+		Resolution: "adding replicas, or changing its minAvailable or maxUnavailable",
+	}}
+	beta := schema.GroupVersionResource{Group: "example.com", Version: "v1beta1", Resource: "ships"}
+	flows := schema.GroupVersionResource{
+		Group: "flowcontrol.apiserver.k8s.io", Version: "v1beta3", Resource: "flowschemas",
+	}
+	f.Deprecated = []precondition.DeprecatedAPI{
+		{GroupVersionResource: beta, Manifest: definition}, {GroupVersionResource: flows, Removed: "1.32"},
+	}
+	return f
 }
 
 // A release deletes a Secret, and a Deployment pulls its images with this Secret.

@@ -63,7 +63,13 @@ func Gather(ctx context.Context, c *cluster.Cluster, input Input) (*Facts, error
 	f.Deletes = ObserveDeletes(ctx, c, Pending(input.Record, input.Before))
 	f.Terminating = input.findTerminating(ctx, c, places, f.Deletes)
 	f.TombstoneObjects, f.Claims = input.tombstoneObjects(), input.claims(ctx, c, places)
-	f.Deleted, f.Stored = input.findDeleted(ctx, c, places), input.storedVersions(ctx, c, places)
+	f.Deleted = input.findDeleted(ctx, c, places)
+	if !input.isApplied() {
+		f.readDefinitions(ctx, c, places)
+		f.readNodes(ctx, c, places)
+		f.readBudgets(ctx, c)
+		f.readDeprecated(ctx, c)
+	}
 	f.Missing, f.RightsErr = input.missingRights(ctx, c, places)
 	if len(f.Missing) > 0 {
 		f.User = cluster.UserOf(ctx, c).Username

@@ -3,6 +3,7 @@ package precondition
 import (
 	"fmt"
 	"path"
+	"time"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -24,6 +25,44 @@ func grouped[T any, K comparable](all []T, key func(T) K) [][]T {
 		groups[index] = append(groups[index], item)
 	}
 	return groups
+}
+
+// An Obstacle is an object that may hold up the update.
+type Obstacle struct {
+	kinds.ID
+	Manifest   *payload.Manifest // nil if the release does not have the object
+	Why        string            // description of the problem, which does not name the object
+	Since      time.Time         // zero if it is not known
+	Resolution string
+}
+
+// warnOf returns warnings: one for all objects with the same problem.
+func warnOf(obstacles []Obstacle) []Finding {
+	var findings []Finding
+	for _, alike := range grouped(obstacles, func(o Obstacle) string { return o.Why }) {
+		var objects []kinds.ID
+		var manifests []*payload.Manifest
+		since := alike[0].Since
+		for _, o := range alike {
+			objects = append(objects, o.ID)
+			if o.Manifest != nil {
+				manifests = append(manifests, o.Manifest)
+			}
+			if o.Since.Before(since) {
+				since = o.Since
+			}
+		}
+		finding := warns(alike[0].Resolution, "%s: %s", name(objects), alike[0].Why)
+		finding = finding.withObjects(objects...).withSince(since)
+		if len(manifests) > 0 {
+			finding.File, finding.Message = manifests[0].Path, files(manifests)+": "+finding.Message
+		}
+		if !since.IsZero() {
+			finding.Message += ", since " + since.UTC().Format(time.RFC3339)
+		}
+		findings = append(findings, finding)
+	}
+	return findings
 }
 
 // ids returns the IDs of manifests.

@@ -41,6 +41,12 @@ type Facts struct {
 	Unserved         []UnservedManifest // manifests whose kind is not served, or not known to be
 	Stored           []StoredVersion    // versions that definitions lack, and in which objects may be stored
 
+	Narrowed   []NarrowedDefinition // definitions that allow less than those on the cluster
+	NotReady   []Obstacle           // Nodes that are not ready, if the release has pods
+	Shortages  []Obstacle           // workloads for whose pods the Nodes lack room
+	Budgets    []Obstacle           // budgets that block the drains of an update
+	Deprecated []DeprecatedAPI      // APIs in use that will not be served any more
+
 	Terminating []TerminatingNeed // objects that the update needs, and that are being deleted
 	Gates       []AdminGate       // unacknowledged gates that hold back the update
 	GatesErr    error             // the error of reading gates
@@ -164,26 +170,31 @@ type Check struct {
 
 // The names of the checks.
 const (
-	ApplyRunning      = "ApplyRunning"
-	BeingUninstalled  = "BeingUninstalled"
-	RecordElsewhere   = "RecordElsewhere"
-	SharedRecord      = "SharedRecord"
-	OlderVersion      = "OlderVersion"
-	ChangedContent    = "ChangedContent"
-	GiantHop          = "GiantHop"
-	AdminAck          = "AdminAck"
-	PendingDelete     = "PendingDelete"
-	TerminatingObject = "TerminatingObject"
-	ForeignObject     = "ForeignObject"
-	UnservedKinds     = "UnservedKinds"
-	StoredVersions    = "StoredVersions"
-	NoNamespace       = "NoNamespace"
-	MissingNamespace  = "MissingNamespace"
-	MissingRights     = "MissingRights"
-	DeletedInUse      = "DeletedInUse"
-	StaleTombstone    = "StaleTombstone"
-	LostData          = "LostData"
-	HookEffects       = "HookEffects"
+	ApplyRunning        = "ApplyRunning"
+	BeingUninstalled    = "BeingUninstalled"
+	RecordElsewhere     = "RecordElsewhere"
+	SharedRecord        = "SharedRecord"
+	OlderVersion        = "OlderVersion"
+	ChangedContent      = "ChangedContent"
+	GiantHop            = "GiantHop"
+	AdminAck            = "AdminAck"
+	PendingDelete       = "PendingDelete"
+	TerminatingObject   = "TerminatingObject"
+	ForeignObject       = "ForeignObject"
+	UnservedKinds       = "UnservedKinds"
+	StoredVersions      = "StoredVersions"
+	NarrowedDefinitions = "NarrowedDefinition"
+	NoNamespace         = "NoNamespace"
+	MissingNamespace    = "MissingNamespace"
+	MissingRights       = "MissingRights"
+	DeletedInUse        = "DeletedInUse"
+	StaleTombstone      = "StaleTombstone"
+	LostData            = "LostData"
+	HookEffects         = "HookEffects"
+	NodeNotReady        = "NodeNotReady"
+	NodeCapacity        = "NodeCapacity"
+	DisruptionBudget    = "PodDisruptionBudget"
+	DeprecatedAPIs      = "DeprecatedAPI"
 )
 
 // Checks returns all checks, in the order in which their findings are shown.
@@ -202,6 +213,7 @@ func Checks() []Check {
 		{ForeignObject, "an object is of another release", judgeClaims},
 		{UnservedKinds, "the cluster does not serve the kind of a manifest", judgeKinds},
 		{StoredVersions, "a definition lacks a version in which objects may be stored", judgeStored},
+		{NarrowedDefinitions, "a definition allows less than the one on the cluster", judgeNarrowed},
 		{NoNamespace, "a manifest of a namespaced kind names no namespace", judgeNamespaces},
 		{MissingNamespace, "the namespace of objects without one of their own does not exist", judgeMissingNamespace},
 		{MissingRights, "a right that the update needs is missing", judgeRights},
@@ -209,6 +221,12 @@ func Checks() []Check {
 		{StaleTombstone, "a tombstone has done its work in an earlier minor version", judgeTombstones},
 		{LostData, "a rollback recreates an object that a newer version has deleted", judgeLost},
 		{HookEffects, "a lifecycle hook has run since the version of a rollback", judgeHookEffects},
+		{NodeNotReady, "a Node is not ready", func(f *Facts) []Finding { return warnOf(f.NotReady) }},
+		{NodeCapacity, "the Nodes lack room for new pods of the release",
+			func(f *Facts) []Finding { return warnOf(f.Shortages) }},
+		{DisruptionBudget, "a PodDisruptionBudget blocks the drain of a Node",
+			func(f *Facts) []Finding { return warnOf(f.Budgets) }},
+		{DeprecatedAPIs, "clients use an API version that will not be served any more", judgeDeprecated},
 	}
 }
 

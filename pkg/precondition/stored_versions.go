@@ -20,14 +20,16 @@ type StoredVersion struct {
 	Version  string
 }
 
-// storedVersions finds the versions that the definitions of the payload lack. It does not read definitions if the last
-// complete apply had the same files, since the API server has accepted them. A definition that can't be read is judged
-// by its dry run.
-func (input Input) storedVersions(ctx context.Context, c *cluster.Cluster, places []place) []StoredVersion {
+// isApplied reports whether the last complete apply had the same files: the API server has accepted them, and the
+// objects are what an apply has made of them.
+func (input Input) isApplied() bool {
 	newest := input.Record.Newest()
-	if newest != nil && newest.State == record.Completed && newest.Hash == input.Payload.Hash {
-		return nil
-	}
+	return newest != nil && newest.State == record.Completed && newest.Hash == input.Payload.Hash
+}
+
+// readDefinitions compares the definitions of the payload with those on the cluster. A definition that can't be read
+// is judged by its dry run.
+func (f *Facts) readDefinitions(ctx context.Context, c *cluster.Cluster, places []place) {
 	var definitions []*payload.Manifest
 	for _, place := range places {
 		m := place.manifest
@@ -36,19 +38,21 @@ func (input Input) storedVersions(ctx context.Context, c *cluster.Cluster, place
 			definitions = append(definitions, m)
 		}
 	}
-	lacking := make([][]string, len(definitions))
+	lacking, narrowed := make([][]string, len(definitions)), make([]*NarrowedDefinition, len(definitions))
 	concurrently(len(definitions), func(i int) {
-		if live, err := c.Get(ctx, definitions[i].ID()); err == nil && live.GetDeletionTimestamp() == nil {
-			lacking[i] = lackingVersions(live, definitions[i].Object())
+		m := definitions[i]
+		if live, err := c.Get(ctx, m.ID()); err == nil && live.GetDeletionTimestamp() == nil {
+			lacking[i], narrowed[i] = lackingVersions(live, m.Object()), narrow(ctx, c, m, live.Object)
 		}
 	})
-	var found []StoredVersion
 	for i, m := range definitions {
 		for _, version := range lacking[i] {
-			found = append(found, StoredVersion{m, version})
+			f.Stored = append(f.Stored, StoredVersion{m, version})
+		}
+		if narrowed[i] != nil {
+			f.Narrowed = append(f.Narrowed, *narrowed[i])
 		}
 	}
-	return found
 }
 
 // lackingVersions returns the versions in status.storedVersions of a definition that another definition of the same
