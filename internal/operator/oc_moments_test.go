@@ -22,7 +22,7 @@ var mask = []struct {
 	{regexp.MustCompile(`sha256:[0-9a-f]{64}`), "DIGEST"},
 	{regexp.MustCompile(`Duration: .*`), "Duration: TIME"},
 	{regexp.MustCompile(`\d+y   \d+y`), "AGE"},
-	{regexp.MustCompile(`\d+s +Info`), "AGE Info"},
+	{regexp.MustCompile(`(\d+s|now) +Info`), "AGE Info"},
 	{regexp.MustCompile(`still stable after \d+s`), "still stable after TIME"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
 	{regexp.MustCompile(`(http://)?127\.0\.0\.1:\d+`), "SERVICE"},
