@@ -110,6 +110,32 @@ func TestAReleaseThatIsNewerThanTheOperator(t *testing.T) {
 	}
 }
 
+// policy is a ConfigMap that may demand signatures of the next release, in a file that the operator can't read.
+const policy = `
+-- manifests/0000_20_shop_20_policy.yaml --
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: policy, namespace: shop, annotations: {release.openshift.io/verification-config-map: ""}}
+data: {region: '{{.Region}}'}
+`
+
+// TestAPolicyThatCanNotBeRead may demand signatures, so only force continues.
+func TestAPolicyThatCanNotBeRead(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "1.0.0", shop)
+	s.until("installed", isAt("1.0.0"))
+	s.update(s.push("1.0.1", shop+policy))
+	s.until("the policy is left out", has("Failing", configv1.ConditionTrue, "ManifestsLeftOut"))
+	next := s.push("1.0.2", shop)
+	s.update(next)
+	s.until("the next release is not verified", func(v *configv1.ClusterVersion) bool {
+		return has("ReleaseAccepted", configv1.ConditionFalse, "RetrievePayload")(v) &&
+			strings.Contains(find(v, "ReleaseAccepted").Message, "release 1.0.1 may demand signatures by a manifest")
+	})
+	s.update(next, func(u *configv1.Update) { u.Force = true })
+	s.until("forced", isAt("1.0.2"))
+}
+
 func containsAll(text string, parts ...string) bool {
 	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
 }
