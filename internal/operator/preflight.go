@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -70,47 +71,55 @@ func (c *candidate) inspect(ctx context.Context, s *session.Session) (*session.O
 		outcome := s.Inspect(ctx, c.payload, options)
 		return outcome, outcome.Err
 	}
-	options.Apply.Timeout = maxDryRuns
+	c.acceptance.Release.Version = c.payload.Version
+	effects := &clusterversion.Effects{}
+	options.Apply.Timeout, options.Apply.OnPreview = maxDryRuns, func(change *object.Change) { note(effects, change) }
 	outcome := s.Preview(ctx, c.payload, options)
-	isUndone := func(change object.Change) bool { return change.Action == object.NotDone }
-	if outcome.Report == nil || slices.ContainsFunc(outcome.Report.Changes, isUndone) {
-		return nil, outcome.Err
+	isUndone := func(change object.Change) bool {
+		return change.Action == object.NotDone || change.Err != nil && cluster.IsNoAnswer(change.Err)
 	}
-	c.effects, c.acceptance.Release.Version = effectsOf(outcome.Report), c.payload.Version
+	switch {
+	case outcome.Report == nil:
+		return nil, outcome.Err
+	case slices.ContainsFunc(outcome.Report.Changes, isUndone):
+		return nil, fmt.Errorf("the dry runs of the preflight did not end: %w", outcome.Err)
+	}
+	for _, objects := range [][]kinds.ID{effects.Deleted, effects.Recreated, effects.Restarted} {
+		slices.SortFunc(objects, kinds.Compare) // dry runs end in any order
+	}
+	c.effects = effects
 	c.acceptance.Unverified, c.acceptance.AcceptedRisk = c.signed.unverified, c.signed.risk
 	outcome.Findings = outcome.PreviewFindings()
 	return outcome, nil
 }
 
-// effectsOf returns what an update would do to objects, by its dry runs.
-func effectsOf(report *apply.Report) *clusterversion.Effects {
-	effects := &clusterversion.Effects{}
-	for _, change := range report.Changes {
-		switch {
-		case change.Err != nil: // also of a hook's pod
-			effects.Refused++
-		case change.Hook != "":
-		case change.Action == object.Created:
-			effects.Created++
-		case change.Action == object.Deleted:
-			effects.Deleted = append(effects.Deleted, change.ID)
-		case change.Action == object.Recreated:
-			effects.Recreated = append(effects.Recreated, change.ID)
-		case change.Action == object.Configured:
-			effects.Changed++
-			if replacesPods(change) {
-				effects.Restarted = append(effects.Restarted, change.ID)
-			}
+// note adds what an update would do to an object, by its dry run. It drops the states of the object: those of a large
+// release take more memory than its update.
+func note(effects *clusterversion.Effects, change *object.Change) {
+	switch {
+	case change.Err != nil: // also of a hook's pod
+		effects.Refused++
+	case change.Hook != "":
+	case change.Action == object.Created:
+		effects.Created++
+	case change.Action == object.Deleted:
+		effects.Deleted = append(effects.Deleted, change.ID)
+	case change.Action == object.Recreated:
+		effects.Recreated = append(effects.Recreated, change.ID)
+	case change.Action == object.Configured:
+		effects.Changed++
+		if replacesPods(change) {
+			effects.Restarted = append(effects.Restarted, change.ID)
 		}
 	}
-	return effects
+	change.Look = nil
 }
 
 // rolledOut are the kinds whose controllers replace pods when the template changes.
 var rolledOut = []schema.GroupKind{kinds.DaemonSet, kinds.Deployment, kinds.StatefulSet}
 
 // replacesPods reports whether a change of a workload replaces its pods.
-func replacesPods(change object.Change) bool {
+func replacesPods(change *object.Change) bool {
 	if !slices.Contains(rolledOut, change.ID.GroupKind()) || change.Look == nil || change.Look.Live == nil {
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,6 +42,7 @@ const refusedService = `
 // A writeGuard watches the requests of an operator.
 type writeGuard struct {
 	isClosed atomic.Bool  // every write fails the test, except of a ClusterVersion's status and of the lock
+	isBroken atomic.Bool  // dry runs get no answer
 	dryRuns  atomic.Int64 // of the Deployment
 }
 
@@ -52,6 +54,8 @@ func (s *stage) guardWrites() *writeGuard {
 		isOwn := strings.HasSuffix(request.URL.Path, "/clusterversions/version/status") ||
 			strings.Contains(request.URL.Path, "/leases/") || strings.HasPrefix(request.URL.Path, "/apis/auth")
 		switch {
+		case isDry && guard.isBroken.Load():
+			return nil, syscall.ECONNREFUSED
 		case isDry && strings.HasSuffix(request.URL.Path, "/deployments/web"):
 			guard.dryRuns.Add(1)
 		case guard.isClosed.Load() && request.Method != http.MethodGet && !isDry && !isOwn &&
@@ -201,11 +205,11 @@ func (s *stage) expectPreflightInStatus(result configv1.ClusterOperatorStatusCon
 }
 
 // TestPreflightOfUnsignedRelease: a preflight does not load an image without a required signature, unless it is forced,
-// and stores no signatures.
+// and stores no signatures. It is tried again after an outage in the middle of it.
 func TestPreflightOfUnsignedRelease(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	signer := s.newSigner()
+	guard, signer := s.guardWrites(), s.newSigner()
 	s.beginWith("1.0.0", shop+signer.policy())
 	s.until("installed", isAt("1.0.0"))
 	next := s.push("1.0.1", shop+signer.policy())
@@ -216,7 +220,13 @@ func TestPreflightOfUnsignedRelease(t *testing.T) {
 	forced := s.until("forced", has(preflightPassed, configv1.ConditionTrue, "UpdatePossible"))
 	expectLines(t, find(forced, preflightPassed).Message, "* Target release ", "cannot be verified")
 	signer.sign(next)
+	guard.isBroken.Store(true)
 	s.update(next, preflight)
+	s.until("the API server does not answer", func(v *configv1.ClusterVersion) bool {
+		return has(preflightPassed, configv1.ConditionFalse, "PreconditionChecks")(v) &&
+			strings.Contains(find(v, preflightPassed).Message, "the dry runs of the preflight did not end: ")
+	})
+	guard.isBroken.Store(false)
 	s.until("signed", func(v *configv1.ClusterVersion) bool {
 		return has(preflightPassed, configv1.ConditionTrue, "UpdatePossible")(v) &&
 			!strings.Contains(find(v, preflightPassed).Message, "cannot be verified")

@@ -1,15 +1,20 @@
 package operator
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
@@ -43,5 +48,30 @@ func TestNothingIsAcceptedWithoutTheLock(t *testing.T) {
 	}
 	if got := m.acceptance; got.Phase != "" {
 		t.Errorf("acceptance is %+v, want no phase", got)
+	}
+}
+
+// TestAnOutageKeepsTheResultOfAPreflight, and so does a preflight that is outdated. Another failure replaces the
+// result.
+func TestAnOutageKeepsTheResultOfAPreflight(t *testing.T) {
+	checked := &target{Release: configv1.Release{Version: "1.1.0"}}
+	m := &stateMachine{
+		outputChanged: make(chan event.GenericEvent, 1),
+		input:         machineInput{target: &target{Preflight: checked}},
+		preflight:     &clusterversion.Preflight{Effects: &clusterversion.Effects{Changed: 3}},
+	}
+	publish := func(t *target, err error) {
+		c := candidate{machine: m, targetRelease: targetRelease{target: t}, isPreflight: true}
+		c.acceptance.Err = err
+		c.publish(context.Background())
+	}
+	publish(checked, apierrors.NewServerTimeout(schema.GroupResource{}, "patch", 1))
+	publish(&target{}, errors.New("outdated"))
+	if m.preflight.Effects == nil {
+		t.Error("the result is lost")
+	}
+	publish(checked, errors.New("no such image"))
+	if m.preflight.Effects != nil || m.preflight.Err == nil {
+		t.Errorf("the failure is not shown: %+v", m.preflight)
 	}
 }

@@ -67,6 +67,8 @@ type Options struct {
 	AskWhy time.Duration
 	// OnEvent is called with each event, one after the other; nil for none.
 	OnEvent func(Event)
+	// OnPreview is called with each change of a preview, one after the other, and may drop its Look; nil for none.
+	OnPreview func(*object.Change)
 	// ReportStates reports the state of the run as an event, at most ten times a second when it has changed.
 	ReportStates bool
 	// Keeper keeps the release in place. If it is nil, the run ends at its deadline.

@@ -25,7 +25,9 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	ctx, cancel := context.WithTimeoutCause(ctx, options.Timeout,
 		fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
 	defer cancel()
-	p := &preview{results: newResults(newEmitter(c.Now, options.OnEvent)), inbox: newInbox()}
+	p := &preview{
+		results: newResults(newEmitter(c.Now, options.OnEvent)), inbox: newInbox(), onChange: options.OnPreview,
+	}
 	p.requestCtx, p.cancelRequests = context.WithCancel(ctx)
 	defer p.cancelRequests()
 	applier := object.New(p.requestCtx, c, before, options.Options, p.inbox.handler(object.IgnoreReadiness))
@@ -51,6 +53,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 type preview struct {
 	results        *results
 	inbox          *inbox
+	onChange       func(*object.Change)
 	previewer      *object.Previewer
 	requestCtx     context.Context
 	cancelRequests context.CancelFunc
@@ -104,6 +107,9 @@ func (p *preview) try(i int, s object.WalkStep, m *payload.Manifest) *stepTry {
 // noteAll notes the results and findings of the steps until now.
 func (p *preview) noteAll() {
 	for _, e := range p.inbox.take() {
+		if p.onChange != nil && e.try != nil && e.try.wasTried {
+			p.onChange(&e.try.result.Change)
+		}
 		switch {
 		case e.finding != nil:
 			p.results.addFinding(e.finding)
