@@ -99,7 +99,7 @@ func (v *version) validate(ctx context.Context, before, after map[string]any, re
 		old, options = before, []cel.Option{cel.WithRatcheting(both)}
 	}
 	found = append(found, v.validateScale(after)...)
-	found = append(found, objectmeta.Validate(nil, after, v.structure, false)...)
+	found = append(found, objectmeta.Validate(ctx, nil, after, v.structure, false)...)
 	if before == nil || len(listtype.ValidateListSetsAndMaps(nil, v.structure, before)) == 0 {
 		found = append(found, listtype.ValidateListSetsAndMaps(nil, v.structure, after)...)
 	}

@@ -163,7 +163,7 @@ func validateJob(job *batch.Job) field.ErrorList {
 			}
 		}
 	}
-	return batchvalidation.ValidateJob(job, batchvalidation.JobValidationOptions{
+	return batchvalidation.ValidateJobCreate(job, batchvalidation.JobValidationOptions{
 		PodValidationOptions:  pod.GetValidationOptionsFromPodTemplate(&job.Spec.Template, nil),
 		RequirePrefixedLabels: true,
 	})
