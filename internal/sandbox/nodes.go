@@ -82,15 +82,18 @@ func emulatedVersion(ctx context.Context, apiServer, requestedVersion string) (s
 // kwok simulates a node and its pods as long as it holds the node's lease. So the heartbeats of a node end when another
 // holder has the lease and does not renew it. takeLease gives the lease to such a holder for a year.
 const (
-	takeLease = `{"spec": {"holderIdentity": "silence", "leaseDurationSeconds": 31536000}}`
+	takeLease = `{"spec": {"holderIdentity": "silence", "leaseDurationSeconds": 31536000, "renewTime": %q}}`
 	giveLease = `{"spec": {"holderIdentity": null, "leaseDurationSeconds": 40}}`
 )
 
 // SilenceNode stops the heartbeats of a ready simulated node, until WakeNode. The node lifecycle controller
 // marks the node as unreachable after Options.NodeGrace. A deleted pod on the node stays if the annotation stop-after
 // delays its end: whether the lease counts for pods depends on the order in which two controllers of kwok 0.8 start.
+//
+// The lease is renewed a last time. The node lifecycle controller remembers the last renewal that it has seen, and takes
+// any other change of a lease for a renewal that is still on its way to it.
 func SilenceNode(ctx context.Context, client kubernetes.Interface, name string) error {
-	return patchLease(ctx, client, name, takeLease)
+	return patchLease(ctx, client, name, fmt.Sprintf(takeLease, metav1.NowMicro().UTC().Format(metav1.RFC3339Micro)))
 }
 
 // WakeNode resumes the heartbeats of a node, within seconds.
