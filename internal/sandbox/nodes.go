@@ -90,8 +90,8 @@ const (
 // marks the node as unreachable after Options.NodeGrace. A deleted pod on the node stays if the annotation stop-after
 // delays its end: whether the lease counts for pods depends on the order in which two controllers of kwok 0.8 start.
 //
-// The lease is renewed a last time. The node lifecycle controller remembers the last renewal that it has seen, and takes
-// any other change of a lease for a renewal that is still on its way to it.
+// The lease is renewed a last time. The node lifecycle controller remembers the last renewal that it has seen, and
+// takes any other change of a lease for a renewal that is still on its way to it.
 func SilenceNode(ctx context.Context, client kubernetes.Interface, name string) error {
 	return patchLease(ctx, client, name, fmt.Sprintf(takeLease, metav1.NowMicro().UTC().Format(metav1.RFC3339Micro)))
 }

@@ -109,6 +109,10 @@ func fieldsOf(kind reflect.Type) (paths [][]string) {
 	return paths
 }
 
+// withoutGenerationBefore are kinds that have a generation since Kubernetes 1.37. The table says what holds for all
+// supported versions.
+var withoutGenerationBefore = []schema.GroupKind{kinds.HorizontalPodAutoscaler}
+
 // TestServerGenerationsOfAllKinds makes each change of each specimen, and compares whether the generation is raised
 // with the table.
 func TestServerGenerationsOfAllKinds(t *testing.T) {
@@ -118,6 +122,9 @@ func TestServerGenerationsOfAllKinds(t *testing.T) {
 		tried[s.kind()] = true
 		t.Run(s.kind().String(), func(t *testing.T) {
 			counts := newProbe(t, server, s).raisesAlways()
+			if slices.Contains(withoutGenerationBefore, s.kind()) {
+				counts = false
+			}
 			if got := kinds.RaisesGeneration(s.kind()); got != counts {
 				t.Errorf("each change raises the generation: %t in the table, want %t", got, counts)
 			}

@@ -95,6 +95,7 @@ var (
 	VolumeAttributesClass = define("storage.k8s.io", "VolumeAttributesClass", row{})
 
 	DeviceClass           = define("resource.k8s.io", "DeviceClass", row{raisesGeneration: true})
+	DeviceTaintRule       = define("resource.k8s.io", "DeviceTaintRule", row{raisesGeneration: true})
 	ResourceClaim         = define("resource.k8s.io", "ResourceClaim", row{})
 	ResourceClaimTemplate = define("resource.k8s.io", "ResourceClaimTemplate", row{})
 	ResourceSlice         = define("resource.k8s.io", "ResourceSlice", row{raisesGeneration: true})
