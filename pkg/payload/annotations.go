@@ -29,8 +29,8 @@ var writtenAnnotations = []string{
 func (d *document) annotationProblems(m *Manifest) (problems []Problem) {
 	for _, name := range slices.Sorted(maps.Keys(m.annotations())) {
 		isKnown := slices.Contains(manifestAnnotations, name) || slices.Contains(writtenAnnotations, name)
-		if !strings.HasPrefix(name, ownDomain) || isKnown {
-			continue
+		if !strings.HasPrefix(name, ownDomain) || isKnown || deploymenthook.IsMisspelt(name) {
+			continue // hookProblems reports the latter
 		}
 		advice := "this runlevel knows " + strings.Join(slices.Sorted(slices.Values(manifestAnnotations)), ", ") +
 			"; a newer one may know it"

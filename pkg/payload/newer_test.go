@@ -96,7 +96,7 @@ func TestAllOwnAnnotationsAreKnown(t *testing.T) {
 	if len(names) < 10 {
 		t.Fatalf("the annotations that were found are %v", names)
 	}
-	for _, name := range append(names, "runlevel.dev/shard-by") {
+	for _, name := range append(names, "runlevel.dev/shard-by", "runlevel.dev/hooks") {
 		text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop, annotations: {" + name +
 			": 'true'}}\n"
 		_, problems := parse(t, release(t, map[string]string{"release-manifests/a.yaml": text}), payload.Options{})

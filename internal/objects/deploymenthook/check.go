@@ -183,7 +183,7 @@ func misplaced(manifest map[string]any) []HookProblem {
 			problems = append(problems,
 				outsideProblem(RuleMisplaced, annotationPath(key),
 					"%s is what Runlevel writes to remember which hooks have run: drop it", key))
-		case isMisspelt(key):
+		case IsMisspelt(key):
 			problems = append(problems,
 				outsideProblem(RuleMisplaced, annotationPath(key), "the annotation %s has no effect: did you mean %s?",
 					short(key), Annotation))
@@ -198,8 +198,8 @@ func misplaced(manifest map[string]any) []HookProblem {
 	return problems
 }
 
-// isMisspelt reports whether an annotation is a misspelling of the one for hooks.
-func isMisspelt(key string) bool {
+// IsMisspelt reports whether an annotation is a misspelling of the one for hooks.
+func IsMisspelt(key string) bool {
 	domain, name, _ := strings.Cut(key, "/")
 	if key == Annotation || !strings.HasSuffix(domain, "runlevel.dev") {
 		return false
