@@ -142,3 +142,46 @@ func start(t *testing.T, isRefused func(*http.Request) bool) *rest.Config {
 		return nil
 	})
 }
+
+// web is a release with an object that the small one has, and a Deployment.
+var web = fstest.MapFS{
+	"0000_10_shop_01_config.yaml": {Data: []byte(`
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: shop, annotations: {release.openshift.io/delete: "true"}}
+`)},
+	"0000_20_shop_01_web.yaml": {Data: []byte(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: registry.example/web:1}]}
+`)},
+}
+
+// TestEarlierVersionsOfKubernetes rehearses an update on each version that the control plane emulates.
+func TestEarlierVersionsOfKubernetes(t *testing.T) {
+	sandboxtest.NeedControlPlane(t)
+	for _, version := range []string{"1.34", "1.35", "1.36"} {
+		t.Run(version, func(t *testing.T) {
+			report, err := rehearse.Run(t.Context(), rehearse.Options{
+				Old: parse(t, small, "1.0.0"), New: parse(t, web, "1.1.0"),
+				Sandbox: sandbox.Options{Kubernetes: version}, Progress: func(string) {},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(report.Kubernetes, "behaves as "+version) {
+				t.Errorf("got version %q, want %q", report.Kubernetes, version)
+			}
+			for _, seen := range report.Observations {
+				if seen.Rule != lint.RehearsalMade { // the release has no Namespace
+					t.Errorf("%s: %s: %s", seen.Rule, seen.Object, seen.Message)
+				}
+			}
+		})
+	}
+}

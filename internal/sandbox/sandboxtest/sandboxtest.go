@@ -19,6 +19,7 @@ package sandboxtest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -59,9 +60,12 @@ type SharedSandbox struct {
 	running *sandbox.Sandbox
 }
 
+// kubernetesEnv names the version that the control planes of tests emulate, as in 1.34.
+const kubernetesEnv = "RUNLEVEL_TEST_KUBERNETES"
+
 // New returns the sandbox of a package's tests, which does not run yet.
 func New(o sandbox.Options) *SharedSandbox {
-	o.Progress = os.Stderr
+	o.Kubernetes, o.Progress = cmp.Or(o.Kubernetes, os.Getenv(kubernetesEnv)), os.Stderr
 	c := &SharedSandbox{}
 	c.start = sync.OnceValues(func() (*sandbox.Sandbox, error) {
 		s, err := sandbox.Start(context.Background(), o)
@@ -106,7 +110,7 @@ func SkipInShort(t testing.TB, needs string) {
 func Start(t testing.TB, o sandbox.Options) *sandbox.Sandbox {
 	t.Helper()
 	NeedControlPlane(t)
-	o.Progress = os.Stderr
+	o.Kubernetes, o.Progress = cmp.Or(o.Kubernetes, os.Getenv(kubernetesEnv)), os.Stderr
 	s, err := sandbox.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
