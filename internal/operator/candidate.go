@@ -229,7 +229,7 @@ func (c *candidate) judge(ctx context.Context) error {
 }
 
 // acceptedRisks returns the checks that were overridden by force, of updates that are not recommended, of risks that
-// the administrator accepts, and of overrides.
+// the administrator accepts, with the field manager that has set these, and of overrides.
 func (r *targetRelease) acceptedRisks() []string {
 	risks := slices.DeleteFunc(slices.Clone(r.acceptance.Findings), func(f precondition.Finding) bool {
 		isAccepted := f.Check == clusterversion.RiskNotRecommended || f.Check == clusterversion.RiskAccepted ||
@@ -239,7 +239,13 @@ func (r *targetRelease) acceptedRisks() []string {
 	if r.target.Force {
 		risks = slices.Concat(precondition.Blocking(r.acceptance.Findings), risks)
 	}
-	return precondition.CheckNames(risks)
+	names := precondition.CheckNames(risks)
+	for i, name := range names {
+		if strings.HasPrefix(name, clusterversion.RiskAccepted) && r.target.acceptedBy != "" {
+			names[i] += " (set by " + r.target.acceptedBy + ")"
+		}
+	}
+	return names
 }
 
 // reasonUnread is the reason why an operator keeps no release in place: it can't read the one that was applied last.
@@ -325,7 +331,10 @@ func recorded(v *configv1.ClusterVersion, last *record.Record, image string) (fo
 func (v verification) acceptedRisks(others []string) string {
 	before := strings.Join(v.risksBefore, ", ")
 	words := strings.FieldsFunc(before, func(r rune) bool { return strings.ContainsRune(" ,\n", r) })
-	others = slices.DeleteFunc(slices.Clone(others), func(name string) bool { return slices.Contains(words, name) })
+	others = slices.DeleteFunc(slices.Clone(others), func(risk string) bool {
+		name, _, _ := strings.Cut(risk, " ")
+		return slices.Contains(words, name)
+	})
 	lines := []string{before, v.risk, strings.Join(others, ", ")}
 	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return line == "" }), "\n")
 }

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -36,6 +38,8 @@ type target struct {
 	unread *record.HistoryEntry
 	// accepted is the digest of the files of the release when it was accepted, if it was started last.
 	accepted string
+	// acceptedBy are the field managers that set the accepted risks of the spec.
+	acceptedBy string
 }
 
 // at returns the acceptance of a target in a phase.
@@ -138,7 +142,7 @@ func choose(v *configv1.ClusterVersion, inputs targetInputs) (*target, []string)
 		release.Image == begun.Image && release.Version == begun.Version && !update.Force && !isPreflight:
 		return begun, nil
 	}
-	chosen.Release, chosen.Force = release, update.Force
+	chosen.Release, chosen.Force, chosen.acceptedBy = release, update.Force, acceptedBy(v)
 	if release.Image != begun.Image {
 		chosen.signed, chosen.accepted = verification{}, ""
 	}
@@ -235,6 +239,17 @@ func acceptedRiskNames(spec configv1.ClusterVersionSpec) []string {
 		names = append(names, risk.Name)
 	}
 	return names
+}
+
+// acceptedBy returns the field managers that set the accepted risks of a ClusterVersion.
+func acceptedBy(v *configv1.ClusterVersion) string {
+	var managers []string
+	for _, entry := range v.ManagedFields {
+		if entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:acceptRisks"`)) {
+			managers = append(managers, entry.Manager)
+		}
+	}
+	return printable.Line(strings.Join(slices.Compact(slices.Sorted(slices.Values(managers))), " and "))
 }
 
 // imageOf returns the image of an available version, or of one in the history.

@@ -160,7 +160,7 @@ func TestAcceptedRisks(t *testing.T) {
 	})
 	s.report("till", "1.1.0")
 	done := s.until("updated", isAt("1.1.0"))
-	if got, want := done.Status.History[0].AcceptedRisks, "AcceptedRisk-SlowDisks"; got != want {
+	if got, want := done.Status.History[0].AcceptedRisks, "AcceptedRisk-SlowDisks (set by operator.test)"; got != want {
 		t.Errorf("the history has the accepted risks %q, want %q", got, want)
 	}
 }
