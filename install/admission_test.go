@@ -168,6 +168,8 @@ var edits = []struct{ name, before, spec, verb, field string }{
 	{"the applied release", "", `{"desiredUpdate":{"image":"APPLIED"}}`, "", ""},
 	{"a version", "", `{"desiredUpdate":{"version":"1.1.0"}}`, "", ""},
 	{"another image", "", `{"desiredUpdate":{"image":"OTHER"}}`, "update-to-any-image", "spec.desiredUpdate.image"},
+	{"a preflight of another image", "", `{"desiredUpdate":{"image":"OTHER","mode":"Preflight"}}`,
+		"update-to-any-image", "spec.desiredUpdate.image"},
 	{"force", "", `{"desiredUpdate":{"image":"AVAILABLE","force":true}}`, "force", "spec.desiredUpdate.force"},
 	{"an override", "",
 		`{"overrides":[{"kind":"ConfigMap","group":"","namespace":"shop","name":"a","unmanaged":true}]}`, "override",
@@ -176,6 +178,10 @@ var edits = []struct{ name, before, spec, verb, field string }{
 
 	{"the channel beside all", all, `{"channel":"stable"}`, "", ""},
 	{"the version beside all", `, desiredUpdate: {image: "OTHER"}`, `{"desiredUpdate":{"version":"1.9.0"}}`, "", ""},
+	{"a preflight of the update", `, desiredUpdate: {image: "OTHER"}`, `{"desiredUpdate":{"mode":"Preflight"}}`, "", ""},
+	{"the channel beside a preflight", preflight, `{"channel":"stable"}`, "", ""},
+	{"an update after its preflight", preflight, `{"desiredUpdate":{"mode":null}}`, "update-to-any-image",
+		"spec.desiredUpdate.image"},
 	{"take the update back", all, `{"desiredUpdate":null}`, "", ""},
 	{"no force any more", all, `{"desiredUpdate":{"force":false}}`, "", ""},
 	{"force for another image", all, `{"desiredUpdate":{"image":"AVAILABLE"}}`, "force", "spec.desiredUpdate.force"},
@@ -184,6 +190,8 @@ var edits = []struct{ name, before, spec, verb, field string }{
 	{"no server for updates", all, `{"upstream":null}`, "", ""},
 	{"no overrides", all, `{"overrides":null}`, "override", "spec.overrides"},
 }
+
+const preflight = `, desiredUpdate: {image: "OTHER", mode: Preflight}`
 
 // all is a spec with all fields that require a verb.
 const all = `, desiredUpdate: {image: "OTHER", force: true}, upstream: "https://updates.example/a",

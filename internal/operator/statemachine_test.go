@@ -3,6 +3,8 @@ package operator
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -74,4 +76,42 @@ func TestAnOutageKeepsTheResultOfAPreflight(t *testing.T) {
 	if m.preflight.Effects != nil || m.preflight.Err == nil {
 		t.Errorf("the failure is not shown: %+v", m.preflight)
 	}
+}
+
+// TestPacesOfAPreflight: a preflight with a result is repeated after minutes, and one without a result like a refused
+// release.
+func TestPacesOfAPreflight(t *testing.T) {
+	t.Parallel()
+	c, err := cluster.Connect(sandboxtest.Start(t, sandbox.Options{}).Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := session.Hold(t.Context(), c, payload.DefaultName, "", lock.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = held.Release(nil) })
+	m, checked := newStateMachine(c, Options{}), &target{Release: configv1.Release{Image: t.TempDir()}}
+	requested := &target{Preflight: checked}
+	m.session, m.input.target = held, requested
+	m.current = &currentRelease{release: targetRelease{target: requested, payload: &payload.Payload{}}}
+	backoff := retryAcceptance
+	pace := func(want time.Duration) {
+		t.Helper()
+		if got := m.runPreflight(t.Context(), requested, false, &backoff); got != want {
+			t.Errorf("the preflight is repeated after %s, want %s: %v", got, want, m.preflight.Err)
+		}
+	}
+	pace(2 * time.Second)
+	pace(4 * time.Second)
+	manifest := "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: default}}"
+	if err := os.WriteFile(filepath.Join(checked.Image, "0000_10_a.yaml"), []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pace(5 * time.Minute)
+	if got := m.preflight.Effects; got == nil || got.Created != 1 {
+		t.Errorf("the effects of the update are %+v", got)
+	}
+	checked.Image = "/none"
+	pace(2 * time.Second)
 }

@@ -175,7 +175,8 @@ func of(prefix string, lines []string) []string {
 	return slices.DeleteFunc(lines, func(line string) bool { return !strings.HasPrefix(line, prefix) })
 }
 
-// TestUnstartedReleaseIsDesired: a requested release that has not started is the desired and the failing one.
+// TestUnstartedReleaseIsDesired: a requested release that has not started is the desired and the failing one, unless it
+// is that of a preflight.
 func TestUnstartedReleaseIsDesired(t *testing.T) {
 	reading := updating()
 	reading.Version.Spec.DesiredUpdate.Image = "example.com/r@sha256:4"
@@ -187,6 +188,10 @@ func TestUnstartedReleaseIsDesired(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("there is no %s in\n%s", want, got)
 		}
+	}
+	reading.Version.Spec.DesiredUpdate.Mode = configv1.UpdateModePreflight
+	if got := strings.Join(scrape{Reading: reading}.lines(), "\n"); strings.Contains(got, "sha256:4") {
+		t.Errorf("the release of a preflight is desired:\n%s", got)
 	}
 }
 

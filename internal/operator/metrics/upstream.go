@@ -189,10 +189,10 @@ func completionOf(entry configv1.UpdateHistory) time.Time {
 	return ptr.Deref(entry.CompletionTime, metav1.Time{}).Time
 }
 
-// pendingUpdate returns the requested update if it is not applied yet, or nil.
+// pendingUpdate returns the requested update if it is not applied yet, or nil. A preflight does not request one.
 func pendingUpdate(v *configv1.ClusterVersion) *configv1.Update {
 	update, current := v.Spec.DesiredUpdate, v.Status.Desired
-	isSame := update == nil || update.Image == current.Image ||
+	isSame := update == nil || update.Mode != "" || update.Image == current.Image ||
 		update.Image == "" && (update.Version == "" || update.Version == current.Version)
 	if isSame {
 		return nil

@@ -226,7 +226,9 @@ func (i *Installer) noteVersion(ctx context.Context, resource cluster.Resource) 
 		return fmt.Errorf("get %s: %w", theVersion, err)
 	}
 	message := ""
-	if image, _, _ := unstructured.NestedString(version.Object, "spec", "desiredUpdate", "image"); image != "" {
+	image, _, _ := unstructured.NestedString(version.Object, "spec", "desiredUpdate", "image")
+	mode, _, _ := unstructured.NestedString(version.Object, "spec", "desiredUpdate", "mode")
+	if image != "" && mode == "" { // otherwise it only requests a preflight
 		message = "it requests " + image + ", which the operator applies"
 	}
 	i.note(theVersion, object.Unchanged, message)
