@@ -53,10 +53,6 @@ func (u unreadParts) err() error {
 	if len(u.leftOut) == 0 {
 		return nil
 	}
-	return &reason.Error{
-		Reason: reasonLeftOut,
-		Message: "parts of the release that only a newer operator can read are left out. The operator of the release " +
-			"applies them when it takes over; if the release has none, update the operator, or request another release",
-		Err: u.leftOut,
-	}
+	const message = "the operator of the release, or another newer one, has to apply what this one leaves out"
+	return &reason.Error{Reason: reasonLeftOut, Message: message, Err: u.leftOut}
 }

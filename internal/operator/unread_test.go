@@ -68,7 +68,8 @@ func TestAReleaseThatIsNewerThanTheOperator(t *testing.T) {
 	isIncomplete := func(v *configv1.ClusterVersion) bool {
 		c, working := find(v, "Failing"), find(v, configv1.OperatorProgressing)
 		return has("Failing", configv1.ConditionTrue, "ManifestsLeftOut")(v) && containsAll(c.Message, parts...) &&
-			strings.HasPrefix(working.Message, "Unable to apply 1.0.1: ") && !isAt("1.0.1")(v)
+			strings.HasPrefix(working.Message, "Unable to apply 1.0.1: the operator of the release, or another newer "+
+				"one, has to apply what this one leaves out: manifests/0000_30_old_10_prices.yaml:4: ") && !isAt("1.0.1")(v)
 	}
 	stopped := s.until("applied, and not complete", isIncomplete)
 	if got := stopped.Status.History[0]; got.State != configv1.PartialUpdate || got.Version != "1.0.1" {
@@ -86,6 +87,10 @@ func TestAReleaseThatIsNewerThanTheOperator(t *testing.T) {
 	newest := known.Newest()
 	if newest.State != record.Partial || newest.End == nil || newest.End.Reason != "ManifestsLeftOut" {
 		t.Errorf("the record has %+v", newest)
+	}
+	text, isDone := s.status()
+	if isDone || !strings.Contains(text, "unknown field Region") {
+		t.Errorf("runlevel status prints:\n%s", text)
 	}
 	s.must(s.editSettings("by-hand"))
 	s.untilSettings("1.0.1")
