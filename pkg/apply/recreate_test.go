@@ -27,7 +27,7 @@ var fixedRows = map[string]struct{ object, from, to, want string }{
 	},
 	"StatefulSet": {
 		object: `apiVersion: apps/v1, kind: StatefulSet, metadata: {NAME}, spec: {serviceName: VALUE, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: registry.example/web}]}}}`,
-		from:   "old", to: "new", want: "spec",
+		from:   "old", to: "new", want: "spec.serviceName",
 	},
 	"Job": {
 		object: `apiVersion: batch/v1, kind: Job, metadata: {NAME}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/VALUE}]}}}`,

@@ -44,6 +44,7 @@ func immutableFields(err error) []string {
 			fixed = append(fixed, cause.Field)
 		}
 	}
+	slices.Sort(fixed) // their order differs between versions of Kubernetes
 	return fixed
 }
 
