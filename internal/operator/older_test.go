@@ -21,8 +21,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// older is the first commit whose operator leaves out what a newer one may know.
-const older = "d9c37bda190550dcf9ddf3164d31afc308a3d843"
+// older is an early commit whose operator leaves out what a newer one may know, with the present libraries of Kubernetes.
+const older = "20908b330cfab32f2f8fbcce10fd647fcceae442"
 
 // olderEdits make the older programs even older: their templates have no field .Images.
 var olderEdits = map[string][2]string{
