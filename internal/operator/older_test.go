@@ -21,7 +21,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// older is an early commit whose operator leaves out what a newer one may know, with the present libraries of Kubernetes.
+// older is an early commit whose operator leaves out what a newer one may know. It has the present libraries of
+// Kubernetes, so that these are compiled once.
 const older = "20908b330cfab32f2f8fbcce10fd647fcceae442"
 
 // olderEdits make the older programs even older: their templates have no field .Images.
