@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +22,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
@@ -84,7 +84,7 @@ type nodesRoom struct {
 	isUnknown bool                           // the pods of a Node were not listed
 }
 
-// findShortages finds the workloads for whose pods the Nodes lack room. It returns none if that is not known.
+// findShortages finds the workloads for whose pods the Nodes lack room, as far as their room is known.
 func (r *nodesRoom) findShortages(ctx context.Context, needs []podNeed) []Obstacle {
 	var found []Obstacle
 	for _, need := range needs {
@@ -94,15 +94,12 @@ func (r *nodesRoom) findShortages(ctx context.Context, needs []podNeed) []Obstac
 		if need.count = r.growth(ctx, need); need.count == 0 {
 			continue
 		}
-		if cause := r.place(ctx, need); cause != "" {
+		if cause := r.place(ctx, need); cause != "" && !r.isUnknown {
 			found = append(found, Obstacle{
 				ID: need.id(), Manifest: need.manifest, Why: cause,
 				Resolution: "adding a Node, or changing what the pods request and where they may run",
 			})
 		}
-	}
-	if r.isUnknown {
-		return nil
 	}
 	return found
 }
@@ -160,10 +157,12 @@ func (r *nodesRoom) freeOn(ctx context.Context, node *corev1.Node) corev1.Resour
 	if isKnown || r.isUnknown {
 		return free
 	}
+	if r.isUnknown = len(r.free) == maxPodLists; r.isUnknown {
+		return nil
+	}
 	selector := "spec.nodeName=" + node.Name + ",status.phase!=Succeeded,status.phase!=Failed"
 	pods, err := r.cluster.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: selector})
-	if err != nil || len(r.free) == maxPodLists {
-		r.isUnknown = true
+	if r.isUnknown = err != nil; r.isUnknown {
 		return nil
 	}
 	free = node.Status.Allocatable.DeepCopy()
@@ -207,13 +206,18 @@ func (r *nodesRoom) growth(ctx context.Context, need podNeed) int64 {
 		unavailable = intstr.Parse(fmt.Sprint(value))
 	}
 	allowed, err := intstr.GetScaledValueFromIntOrPercent(&unavailable, int(need.count), false)
-	before, _, _ := unstructured.NestedMap(live.Object, "spec", "template")
-	after, _, _ := unstructured.NestedMap(manifest.Object, "spec", "template")
-	isChange := func(d fields.Difference) bool { return d.New != nil } // the manifest does not have the defaults
-	if err != nil || allowed > 0 || !slices.ContainsFunc(fields.Diff(before, after), isChange) {
+	if err != nil || allowed > 0 || equality.Semantic.DeepDerivative(podTemplate(manifest), podTemplate(live)) {
 		return 0
 	}
 	return 1
+}
+
+// podTemplate returns the pod template of a workload. The one of a manifest lacks the defaults of the API server.
+func podTemplate(workload *unstructured.Unstructured) corev1.PodTemplateSpec {
+	var template corev1.PodTemplateSpec
+	fields, _, _ := unstructured.NestedMap(workload.Object, "spec", "template")
+	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &template) // refused manifests have no rollout
+	return template
 }
 
 // amounts returns the quantities of the requested resources.

@@ -3,10 +3,12 @@ package precondition_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -59,10 +62,30 @@ func messages(findings []precondition.Finding) string {
 	return strings.Join(lines, "\n")
 }
 
-// varying matches the parts of messages that differ from run to run.
-var varying = regexp.MustCompile(`Node node-[01],|such as busy-[^ ]*:|since 20[^ \n]*`)
+// busyRelease has workloads that are new, changed, unchanged and deleted on the cluster of startBusy.
+var busyRelease = map[string]string{
+	"0000_10_web_big.yaml":   workload("big", "20", "3"),
+	"0000_10_web_small.yaml": workload("small", "1", "3"),
+	"0000_10_web_busy.yaml":  strings.ReplaceAll(busy, "registry.example/c", "registry.example/new"),
+	"0000_10_web_still.yaml": workload("still", "30", "1"),
+	"0000_10_web_ssd.yaml": strings.ReplaceAll(workload("ssd", "1", "1"), "spec: {containers",
+		"spec: {nodeSelector: {disk: ssd}, containers"),
+	"0000_10_web_urgent.yaml": strings.ReplaceAll(workload("urgent", "60", "1"), "spec: {containers",
+		"spec: {priorityClassName: system-cluster-critical, containers"),
+	"0000_10_web_agent.yaml": strings.NewReplacer("kind: Deployment", "kind: DaemonSet", "  replicas: 1\n", "",
+		"spec: {containers", "spec: {nodeSelector: {disk: ssd}, containers").Replace(workload("agent", "1", "1")),
+	"0000_10_web_old.yaml": strings.ReplaceAll(workload("old", "99", "1"), "namespace: HERE",
+		"namespace: HERE, annotations: {"+tombstoneAnnotation+"}"),
+}
 
-func TestServerNodesWithoutRoom(t *testing.T) {
+// busy takes most of two Nodes.
+var busy = strings.ReplaceAll(workload("busy", "40", "2"), "spec:\n  replicas",
+	"spec:\n  strategy: {rollingUpdate: {maxUnavailable: 0}}\n  replicas")
+
+// startBusy starts a cluster of two Nodes with two Deployments, one of which has no room, and three budgets. It returns
+// the namespace.
+func startBusy(t *testing.T) (*sandboxtest.SharedSandbox, string) {
+	t.Helper()
 	own := sandboxtest.New(sandbox.Options{Nodes: 2, NodeGrace: 15 * time.Second})
 	s := own.Sandbox(t)
 	t.Cleanup(func() {
@@ -71,109 +94,117 @@ func TestServerNodesWithoutRoom(t *testing.T) {
 		}
 	})
 	admin, namespace := own.Connect(t), own.Namespace(t)
-	here := func(text string) string { return strings.ReplaceAll(text, "HERE", namespace) }
-	busy := workload("busy", "40", "2")
-	rollout := strings.ReplaceAll(busy, "spec:\n  replicas", "spec:\n  strategy: {rollingUpdate: {maxUnavailable: 0}}\n  replicas")
-	sandboxtest.Apply(t, admin, here(rollout))
-	sandboxtest.Apply(t, admin, here(workload("single", "1", "1")))
-	for name, spec := range map[string]string{
-		"never": "{minAvailable: 2, selector: {matchLabels: {app: busy}}}",
-		"both":  "{maxUnavailable: 1, selector: {matchLabels: {tier: back}}}",
-		"other": "{maxUnavailable: 1, selector: {matchLabels: {app: other}}}",
-	} {
-		sandboxtest.Apply(t, admin, here("{apiVersion: policy/v1, kind: PodDisruptionBudget, "+
-			"metadata: {name: "+name+", namespace: HERE}, spec: "+spec+"}"))
-	}
-	sandboxtest.Eventually(t, "the pods are ready, and the budgets count them", func(ctx context.Context) bool {
-		all, err := own.Client(t).PolicyV1().PodDisruptionBudgets(namespace).List(ctx, metav1.ListOptions{})
-		healthy := int32(0)
-		for _, budget := range all.Items {
-			healthy += budget.Status.CurrentHealthy
-		}
-		return err == nil && healthy == 5
+	sandboxtest.Apply(t, admin, strings.ReplaceAll(busy, "HERE", namespace))
+	sandboxtest.Eventually(t, "the Nodes are busy", func(ctx context.Context) bool {
+		deployment, err := own.Client(t).AppsV1().Deployments(namespace).Get(ctx, "busy", metav1.GetOptions{})
+		return err == nil && deployment.Status.AvailableReplicas == 2
 	})
-	files := map[string]string{
-		"0000_10_web_big.yaml":    workload("big", "20", "3"),
-		"0000_10_web_small.yaml":  workload("small", "1", "3"),
-		"0000_10_web_busy.yaml":   strings.ReplaceAll(rollout, "registry.example/c", "registry.example/new"),
-		"0000_10_web_single.yaml": workload("single", "1", "1"),
-		"0000_10_web_ssd.yaml": strings.ReplaceAll(workload("ssd", "1", "1"), "spec: {containers",
-			"spec: {nodeSelector: {disk: ssd}, containers"),
-		"0000_10_web_urgent.yaml": strings.ReplaceAll(workload("urgent", "60", "1"), "spec: {containers",
-			"spec: {priorityClassName: system-cluster-critical, containers"),
-		"0000_10_web_agent.yaml": strings.NewReplacer("kind: Deployment", "kind: DaemonSet", "  replicas: 1\n", "",
-			"spec: {containers", "spec: {nodeSelector: {disk: ssd}, containers").Replace(workload("agent", "1", "1")),
-		"0000_10_web_old.yaml": strings.ReplaceAll(workload("old", "99", "1"), "namespace: HERE",
-			"namespace: HERE, annotations: {"+tombstoneAnnotation+"}"),
-	}
-	release := in(t, namespace, files)
+	sandboxtest.Apply(t, admin, strings.ReplaceAll(workload("still", "30", "1"), "HERE", namespace))
+	sandboxtest.Eventually(t, "all pods exist", func(ctx context.Context) bool {
+		pods, err := own.Client(t).CoreV1().Pods(namespace).List(ctx, listOf("tier=back"))
+		return err == nil && len(pods.Items) == 3
+	})
+	polls := 0
+	sandboxtest.Eventually(t, "the budgets count the pods", func(ctx context.Context) bool {
+		healthy, expected := int64(0), int64(0)
+		polls++ // where two budgets select a pod, its changes update only one of them: so each poll changes both
+		for name, spec := range map[string]string{
+			"never": "{minAvailable: 2, selector: {matchLabels: {app: busy}}}",
+			"both":  "{maxUnavailable: 1, selector: {matchLabels: {tier: back}}}",
+			"other": "{maxUnavailable: 1, selector: {matchLabels: {app: other}}}",
+		} {
+			budget := sandboxtest.Apply(t, admin, fmt.Sprintf("{apiVersion: policy/v1, kind: PodDisruptionBudget, "+
+				"metadata: {name: %s, namespace: %s, annotations: {polls: %q}}, spec: %s}", name, namespace,
+				strconv.Itoa(polls), spec))
+			current, _, _ := unstructured.NestedInt64(budget.Object, "status", "currentHealthy")
+			pods, _, _ := unstructured.NestedInt64(budget.Object, "status", "expectedPods")
+			healthy, expected = healthy+current, expected+pods
+		}
+		return healthy == 4 && expected == 5
+	})
+	return own, namespace
+}
+
+// varying matches the parts of messages that differ from run to run.
+var varying = regexp.MustCompile(`Node node-[01],|such as busy-[^ ]*:|since 20[^ \n]*`)
+
+// stateOfBusy has the messages about busyRelease, as the cluster's own release.
+const stateOfBusy = `NodeCapacity: 0000_10_web_big.yaml: Deployment HERE/big: 2 ready Nodes have room for 2 of 3 new pods: each requests cpu 20, and VARYING the closest, has cpu 24 left
+NodeCapacity: 0000_10_web_busy.yaml: Deployment HERE/busy: 2 ready Nodes have room for 0 of 1 new pod: each requests cpu 40, and VARYING the closest, has cpu 24 left
+NodeCapacity: 0000_10_web_ssd.yaml: Deployment HERE/ssd: of 2 ready Nodes, its node selector, affinity and tolerations leave none
+PodDisruptionBudget: PodDisruptionBudget HERE/both: allows no evictions: 2 of 3 pods are healthy, and 2 must be, VARYING
+PodDisruptionBudget: PodDisruptionBudget HERE/never: never allows an eviction: 2 of 2 pods must be healthy, VARYING
+PodDisruptionBudget: PodDisruptionBudget HERE/both: selects pods of PodDisruptionBudget HERE/never, too, VARYING the API server evicts no pod of two budgets`
+
+func TestServerNodesAndBudgets(t *testing.T) {
+	own, namespace := startBusy(t)
 	var lists []string
-	c := sandboxtest.Connect(t, sandboxtest.Before(s.Config, func(r *http.Request) error {
-		if r.Method == http.MethodGet && r.URL.Query().Get("watch") == "" {
-			path := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
-			if slices.Contains([]string{"nodes", "pods", "poddisruptionbudgets", "metrics"}, path) {
-				lists = append(lists, path)
-			}
+	c := sandboxtest.Connect(t, sandboxtest.Before(own.Sandbox(t).Config, func(r *http.Request) error {
+		resource := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+		if slices.Contains([]string{"nodes", "pods", "poddisruptionbudgets", "metrics"}, resource) {
+			lists = append(lists, resource)
 		}
 		return nil
 	}))
-	update := precondition.Input{Payload: release, Record: history("4.5.0")}
+	update := precondition.Input{Payload: in(t, namespace, busyRelease), Record: history("4.5.0")}
 	update.Record.Release = payload.DefaultName
-	want := here(strings.TrimSpace(`
-NodeCapacity: 0000_10_web_big.yaml: Deployment HERE/big: 2 ready Nodes have room for 2 of 3 new pods: each requests cpu 20, and VARYING the closest, has cpu 24 left
-NodeCapacity: 0000_10_web_busy.yaml: Deployment HERE/busy: 2 ready Nodes have room for 0 of 1 new pod: each requests cpu 40, and VARYING the closest, has cpu 24 left
-NodeCapacity: 0000_10_web_ssd.yaml: Deployment HERE/ssd: of 2 ready Nodes, its node selector, affinity and tolerations leave none
-PodDisruptionBudget: PodDisruptionBudget HERE/never: never allows an eviction: 2 of 2 pods must be healthy, VARYING
-PodDisruptionBudget: PodDisruptionBudget HERE/both: selects pods of PodDisruptionBudget HERE/never, too, VARYING the API server evicts no pod of two budgets`))
 	got := varying.ReplaceAllString(messages(healthOf(t, c, update)), "VARYING")
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(stateOfBusy, strings.ReplaceAll(got, namespace, "HERE")); diff != "" {
 		t.Error(diff)
 	}
 	slices.Sort(lists)
+	// pods are those of each Node, and of the two pairs of budgets that may overlap
 	if got := strings.Join(lists, " "); got != "metrics nodes poddisruptionbudgets pods pods pods pods" {
 		t.Errorf("the gate has sent %s", got)
 	}
-	// nobody may read all this
 	if got := healthOf(t, own.ConnectAs(t, "nobody"), update); len(got) > 0 {
 		t.Errorf("without rights: %s", messages(got))
 	}
-	// other releases do not drain Nodes, unless they have machines
 	update.Record.Release = "web"
 	if got := messages(healthOf(t, c, update)); strings.Contains(got, "Budget") || !strings.Contains(got, "big") {
-		t.Errorf("an application: %s", got)
+		t.Errorf("an application, whose update drains no Nodes: %s", got)
 	}
-	files["0000_10_web_machines.yaml"] = "{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineDeployment, " +
-		"metadata: {name: workers, namespace: HERE}}"
-	update.Payload = in(t, namespace, files)
-	if got := messages(healthOf(t, c, update)); !strings.Contains(got, "Budget") {
+	update.Payload = in(t, namespace, map[string]string{"0000_10_web_machines.yaml": "{apiVersion: " +
+		"cluster.x-k8s.io/v1beta2, kind: MachineDeployment, metadata: {name: workers, namespace: HERE}}"})
+	if got := messages(healthOf(t, c, update)); strings.Count(got, "PodDisruptionBudget: ") != 3 ||
+		strings.Contains(got, "Capacity") {
 		t.Errorf("a release with machines: %s", got)
 	}
+	update.Payload, lists = in(t, namespace, busyRelease), nil
+	update.Record = history("4.6.0")
+	update.Record.History[0].Hash = update.Payload.Hash
+	if got := healthOf(t, c, update); len(got)+len(lists) > 0 {
+		t.Errorf("files that were completely applied last: %s; requests %v", shown(got), lists)
+	}
+	checkSilentNodes(t, own, c, namespace)
+}
 
-	if err := sandbox.SilenceNode(t.Context(), own.Client(t), "node-1"); err != nil {
+// checkSilentNodes checks the finding about Nodes that send no heartbeats.
+func checkSilentNodes(t *testing.T, own *sandboxtest.SharedSandbox, c *cluster.Cluster, namespace string) {
+	t.Helper()
+	if err := own.Sandbox(t).Kill(sandbox.Kwok); err != nil { // which sends the heartbeats
 		t.Fatal(err)
 	}
-	sandboxtest.Await(t, own, schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "node-1",
-		func(n *corev1.Node) bool {
-			return n != nil && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
+	sandboxtest.Eventually(t, "no Node is ready", func(ctx context.Context) bool {
+		nodes, err := own.Client(t).CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		return err == nil && !slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool {
+			return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 			})
 		})
-	found := healthOf(t, c, precondition.Input{Payload: in(t, namespace, map[string]string{
-		"0000_10_web_small.yaml": workload("small", "1", "3"),
-	})})
-	if len(found) != 1 || found[0].Since == nil || *found[0].Object != kinds.NewID(kinds.Node, "", "node-1") ||
-		!strings.Contains(found[0].Message, "(NodeStatusUnknown: Kubelet stopped posting node status.), so pods ") {
-		t.Errorf("a silent node: %s", shown(found))
+	})
+	judge := func(manifest string) []precondition.Finding {
+		return healthOf(t, c, precondition.Input{Payload: in(t, namespace,
+			map[string]string{"0000_10_web_a.yaml": manifest})})
 	}
-	if got := healthOf(t, c, precondition.Input{Payload: in(t, namespace, map[string]string{
-		"0000_10_web_config.yaml": configMap("a", ""),
-	})}); len(got) > 0 {
+	found := judge(workload("small", "1", "3"))
+	if len(found) != 1 || found[0].Since == nil || *found[0].Object != kinds.NewID(kinds.Node, "", "node-0") ||
+		!strings.HasPrefix(found[0].Message, "Node node-0 and 1 more: not ready (NodeStatusUnknown: Kubelet stopped "+
+			"posting node status.), so pods ") {
+		t.Errorf("silent Nodes: %s", shown(found))
+	}
+	if got := judge(configMap("a", "")); len(got) > 0 {
 		t.Errorf("a release without pods: %s", shown(got))
-	}
-	applied := history("4.6.0")
-	applied.History[0].Hash, lists = update.Payload.Hash, nil
-	if got := healthOf(t, c, precondition.Input{Payload: update.Payload, Record: applied}); len(got)+len(lists) > 0 {
-		t.Errorf("files that were completely applied last: %s; requests %v", shown(got), lists)
 	}
 }
 
@@ -254,8 +285,14 @@ func TestServerNarrowedDefinition(t *testing.T) {
 		"crew (v1: one of a list, and was any string); 3 objects would be allowed") {
 		t.Errorf("a schema that is narrower than its objects: %s", got)
 	}
+	judgeRemoved(t, judge, unserved)
+}
 
-	// No version of this API server removes an API that it serves by default: the test sets one.
+// judgeRemoved checks the finding about an API that Kubernetes removes. This API server serves none by default, so one
+// is added to its metrics.
+func judgeRemoved(t *testing.T, judge func(c *cluster.Cluster, definition, name string) string, unserved string) {
+	t.Helper()
+	const metric = "\napiserver_requested_deprecated_apis{"
 	removing := sandboxtest.Connect(t, sandboxtest.Tap(testbed.Sandbox(t).Config,
 		func(r *http.Request, send http.RoundTripper) (*http.Response, error) {
 			response, err := send.RoundTrip(r)
@@ -264,17 +301,19 @@ func TestServerNarrowedDefinition(t *testing.T) {
 				if err != nil {
 					return nil, err
 				}
-				metrics = bytes.ReplaceAll(metrics, []byte(`removed_release="",resource="boats"`),
-					[]byte(`removed_release="1.45",resource="boats"`))
+				metrics = bytes.Replace(metrics, []byte(metric), []byte(metric+`group="flowcontrol.apiserver.k8s.io",`+
+					`removed_release="1.45",resource="flowschemas",subresource="",version="v1beta3"} 1`+metric), 1)
 				response.Body = io.NopCloser(bytes.NewReader(metrics))
 			}
 			return response, err
 		}))
-	if got := judge(removing, boats, "web"); got != "" {
-		t.Errorf("an application: %s", got)
-	}
-	const kubernetes = "DeprecatedAPI: clients have requested boats in narrow.example.com/v1beta1, which Kubernetes 1.45 removes"
-	if got := judge(removing, boats, payload.DefaultName); got != kubernetes {
+	const removed = "DeprecatedAPI: clients have requested flowschemas in flowcontrol.apiserver.k8s.io/v1beta3, which " +
+		"Kubernetes 1.45 removes"
+	if got := judge(removing, boats, payload.DefaultName); got != removed {
 		t.Errorf("the release of the cluster: %s", got)
+	}
+	if got := judge(removing, unserved, "web"); strings.Contains(got, "flowschemas") ||
+		!strings.Contains(got, "boats in") {
+		t.Errorf("an application: %s", got)
 	}
 }

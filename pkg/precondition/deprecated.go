@@ -72,6 +72,8 @@ func requestedDeprecated(ctx context.Context, c *cluster.Cluster) ([]DeprecatedA
 	for scanner.Scan() {
 		if strings.HasPrefix(scanner.Text(), deprecatedMetric) {
 			lines.WriteString(scanner.Text() + "\n")
+		} else if lines.Len() > 0 {
+			break
 		}
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)

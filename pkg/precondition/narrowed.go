@@ -3,6 +3,7 @@ package precondition
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,12 +26,17 @@ type NarrowedDefinition struct {
 	Unfit     []Obstacle // objects that the new definition does not allow
 }
 
-// narrow returns what the definition of a manifest takes away from a live one; nil if it takes nothing away.
-func narrow(ctx context.Context, c *cluster.Cluster, m *payload.Manifest, live map[string]any) *NarrowedDefinition {
+// narrow returns what the definition of a manifest takes away from a live one; nil if it takes nothing away. It leaves
+// out the versions that StoredVersions reports.
+func narrow(ctx context.Context, c *cluster.Cluster, m *payload.Manifest, live map[string]any,
+	stored []string) *NarrowedDefinition {
 	change := crdchange.Compare(live, m.Object().Object)
 	if change == nil {
 		return nil
 	}
+	change.Removed = slices.DeleteFunc(change.Removed, func(version string) bool {
+		return slices.Contains(stored, version)
+	})
 	found := &NarrowedDefinition{Manifest: m, Change: change}
 	if len(found.effects()) == 0 {
 		return nil

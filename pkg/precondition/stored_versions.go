@@ -42,7 +42,8 @@ func (f *Facts) readDefinitions(ctx context.Context, c *cluster.Cluster, places 
 	concurrently(len(definitions), func(i int) {
 		m := definitions[i]
 		if live, err := c.Get(ctx, m.ID()); err == nil && live.GetDeletionTimestamp() == nil {
-			lacking[i], narrowed[i] = lackingVersions(live, m.Object()), narrow(ctx, c, m, live.Object)
+			lacking[i] = lackingVersions(live, m.Object())
+			narrowed[i] = narrow(ctx, c, m, live.Object, lacking[i])
 		}
 	})
 	for i, m := range definitions {
