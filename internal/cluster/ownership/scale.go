@@ -3,6 +3,8 @@ package ownership
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,6 +94,13 @@ func HasReplicas(manifest *unstructured.Unstructured, live metav1.Object) bool {
 func AreReplicasOurs(live metav1.Object) bool {
 	entries := live.GetManagedFields()
 	return Owns(entries, path) && len(Owners(entries, path)) == 0
+}
+
+// WasScaled reports whether another manager has set the replicas of a live object by its scale.
+func WasScaled(live metav1.Object) bool {
+	return live != nil && slices.ContainsFunc(Owners(live.GetManagedFields(), path), func(owner string) bool {
+		return strings.HasSuffix(owner, "/scale")
+	})
 }
 
 // OmitReplicas removes the replicas from a draft. If only we own them,

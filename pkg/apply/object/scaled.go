@@ -56,6 +56,10 @@ func (s *scaling) isScaled(m *payload.Manifest, live metav1.Object) (bool, error
 	}
 	s.mu.Lock()
 	err := s.ask()
+	if s.validFor > 0 && !s.scaled.Has(m.ID()) && ownership.WasScaled(live) { // perhaps by a new autoscaler
+		s.scaled = nil
+		err = s.ask()
+	}
 	isScaled, forbidden := s.scaled.Has(m.ID()), s.forbidden
 	s.mu.Unlock()
 	if err != nil {
