@@ -12,9 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/deletion"
+	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
 // defaultNodeDeletionTimeout is the default that Cluster API's admission sets, in seconds.
@@ -47,6 +49,11 @@ func (d *deletionScope) delete(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	d.report(*wait)
+	if !d.node.isGone {
+		drained := d.legacy(clusterv1.DrainingSucceededV1Beta1Condition)
+		d.reportNode(ctx, drain.DeletionConditions(wait.Stage == deletion.Draining,
+			drained != nil && drained.Status == corev1.ConditionTrue))
+	}
 	if wait.After == 0 {
 		return 0, d.failure
 	}
@@ -62,6 +69,9 @@ func (d *deletionScope) gather(ctx context.Context) error {
 	d.node.isGone = true
 	if d.nodeKept != "" {
 		d.r.record(d.m, corev1.EventTypeNormal, "NodeKept", "the Node is neither drained nor deleted: "+d.nodeKept)
+		if d.node.object != nil {
+			d.reportNode(ctx, drain.Ended)
+		}
 		return nil
 	}
 	if d.status.NodeRef.Name == "" { // it may have a Node, with pods
@@ -79,6 +89,15 @@ func (d *deletionScope) gather(ctx context.Context) error {
 		d.node.object, d.node.isGone = node, false
 	}
 	return nil
+}
+
+// reportNode reports the deletion in the conditions of the Node.
+func (d *deletionScope) reportNode(ctx context.Context, wanted drain.Conditions) {
+	if err := drain.WriteConditions(ctx, d.r.kubernetes, d.node.object, drain.Report{
+		Reason: drain.MachineDeletion, Machine: client.ObjectKeyFromObject(d.m).String(), Conditions: wanted,
+	}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "the deletion continues")
+	}
 }
 
 // nodeKeptReason returns why the Node is kept; empty if it is drained and deleted. A failed read of the Node is not a

@@ -182,7 +182,7 @@ func TestB3WithoutANode(t *testing.T) {
 
 func TestB4ADrainThatTakesTooLongIsGivenUp(t *testing.T) {
 	s := newScene(t)
-	m, node := s.runs()
+	m, node := s.runs(preTerminate + "x")
 	s.addPod(node, "db", nil)
 	s.AddBudget("db", "db")
 	s.MustDelete(m)
@@ -190,11 +190,42 @@ func TestB4ADrainThatTakesTooLongIsGivenUp(t *testing.T) {
 		"\n* Pod "+s.Namespace+"/db: cannot evict pod as it would violate the pod's disruption budget. "+
 			"The disruption budget db needs 1 healthy pods and has 1 currently")
 	s.expectInfrastructure()
+	s.AwaitLifecycle(node, corev1.NodeDrainInProgress, corev1.NodeMaintenancePlanned)
 	s.MustPatch(m, `{"spec": {"deletion": {"nodeDrainTimeoutSeconds": 1}}}`)
+	s.awaitDeleting("WaitingForPreTerminateHook", "")
+	s.AwaitLifecycle(node, corev1.NodeMaintenancePlanned)
+	s.removeHook(m, preTerminate+"x")
 	s.AwaitGone(m)
 	if err := s.Get(t.Context(), s.Key("db"), &corev1.Pod{}); err != nil {
 		t.Errorf("get the pod that its budget holds: got %v, want no error", err)
 	}
+}
+
+// TestAKeptNodeHasNoConditionsOfTheDeletion deletes a Machine, and then its Cluster, so that the Node stays.
+func TestAKeptNodeHasNoConditionsOfTheDeletion(t *testing.T) {
+	s := newScene(t)
+	m, node := s.runs(preDrain+"a", preTerminate+"x")
+	s.MustDelete(m)
+	s.AwaitLifecycle(node, corev1.NodeMaintenancePlanned)
+	s.MustDelete(s.cluster)
+	s.removeHook(m, preDrain+"a")
+	s.AwaitLifecycle(node)
+	s.removeHook(m, preTerminate+"x")
+	s.AwaitGone(m)
+	s.expectUntouched(node)
+}
+
+// TestADrainContinuesWithoutConditions has each write of a Node's conditions fail.
+func TestADrainContinuesWithoutConditions(t *testing.T) {
+	s := newScene(t)
+	s.keepsStatus.Store(true)
+	u := startUpdates(s, map[string]string{"drain": "true"})
+	u.answers(done)
+	u.trigger(2)
+	u.awaitUpdated()
+	u.awaitUncordoned()
+	s.MustDelete(u.m)
+	s.AwaitGone(u.m)
 }
 
 func TestB6AMachineThatIsExcludedFromDrainingIsHeldByItsHooks(t *testing.T) {
@@ -256,6 +287,7 @@ func TestB4VolumesThatStayAttachedAreGivenUp(t *testing.T) {
 	attachment := s.addVolume(node, "data")
 	s.MustDelete(m)
 	s.awaitDeleting("WaitingForVolumeDetach", "\n* PersistentVolumeClaims: "+s.Namespace+"/data")
+	s.AwaitLifecycle(node, corev1.NodeDrained, corev1.NodeMaintenancePlanned)
 	s.expectInfrastructure()
 	s.MustPatch(m, `{"spec": {"deletion": {"nodeVolumeDetachTimeoutSeconds": 1}}}`)
 	s.AwaitGone(m)

@@ -47,6 +47,7 @@ type scene struct {
 	*machinetest.Fixture
 	user         string       // user of the controller; empty for the administrator
 	keepsNodes   atomic.Bool  // the controller's deletions of Nodes fail
+	keepsStatus  atomic.Bool  // the controller's writes of conditions of Nodes fail
 	writes       writeCut     // may have the controller die
 	ahead        atomic.Int64 // how far the controller's clock is, a time.Duration
 	overtakes    atomic.Int64 // how many of the controller's patches of Nodes come after another writer's
@@ -105,7 +106,11 @@ func (s *scene) tap(request *http.Request, send http.RoundTripper) (*http.Respon
 		s.keepsNodes.Load() {
 		return nil, errors.New("no Node is deleted")
 	}
-	if request.Method == http.MethodPatch && strings.HasPrefix(request.URL.Path, "/api/v1/nodes/") &&
+	if path.Base(request.URL.Path) == "status" && strings.HasPrefix(request.URL.Path, "/api/v1/nodes/") &&
+		s.keepsStatus.Load() {
+		return nil, errors.New("no conditions are written")
+	}
+	if request.Method == http.MethodPatch && path.Dir(request.URL.Path) == "/api/v1/nodes" &&
 		s.overtakes.Add(-1) >= 0 {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: path.Base(request.URL.Path)}}
 		s.MustPatch(node, `{"metadata": {"annotations": {"overtakes": "%d"}}}`, s.overtakes.Load())

@@ -199,7 +199,7 @@ func (m *machineScope) reconcile(ctx context.Context) (time.Duration, error) {
 		}
 	} else {
 		var updateErr error
-		after, updateErr = (&updateScope{r: m.r, machineState: m.machineState}).update(ctx)
+		after, updateErr = (&updateScope{r: m.r, machineState: m.machineState}).reconcile(ctx)
 		err = errors.Join(err, updateErr)
 	}
 	available := m.setConditions()

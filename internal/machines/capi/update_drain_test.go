@@ -42,8 +42,10 @@ func TestANodeIsDrainedBeforeItsUpdate(t *testing.T) {
 	if calls := u.calls(); len(calls) > 0 || !u.isCordoned() {
 		t.Errorf("got %d calls of the extension, cordoned: %t; want none, cordoned: true", len(calls), u.isCordoned())
 	}
+	u.AwaitLifecycle(node, corev1.NodeDrainInProgress, corev1.NodeMaintenancePlanned)
 	u.MustDelete(budget)
 	u.awaitUpdating("InPlaceUpdating", "half way")
+	u.AwaitLifecycle(node, corev1.NodeDrained, corev1.NodeMaintenanceInProgress)
 	if err := u.Get(t.Context(), client.ObjectKeyFromObject(web), web); !apierrors.IsNotFound(err) {
 		t.Errorf("get the evicted pod: got %v, want NotFound", err)
 	}
@@ -51,6 +53,7 @@ func TestANodeIsDrainedBeforeItsUpdate(t *testing.T) {
 	u.answers(done)
 	u.awaitUpdated()
 	u.awaitUncordoned()
+	u.AwaitLifecycle(node)
 	for _, pod := range []*corev1.Pod{logs, late} {
 		if err := u.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
 			t.Errorf("pod %s: got deletion time %v, error %v; want a pod that is not deleted", pod.Name,
@@ -124,7 +127,7 @@ func TestADrainThatIsRequestedLaterEvictsNothing(t *testing.T) {
 }
 
 // An update with a drain has at least leastUpdateWrites writes, and fewer than writesOfAnUpdate.
-const leastUpdateWrites, writesOfAnUpdate = 7, 10
+const leastUpdateWrites, writesOfAnUpdate = 7, 12
 
 // TestRestartBetweenTheWritesOfAnUpdate kills the controller at each of its writes, before the write arrives and after.
 // Another controller continues, and completes the update. The update has a drain, so that it also writes to the Node.

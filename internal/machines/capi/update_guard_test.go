@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,6 +49,8 @@ func TestAnExtensionIsCalledOnceTheGuardPermitsIt(t *testing.T) {
 	u.answers(`{"status":"Success","retryAfterSeconds":1,"message":"half way"}`)
 	u.trigger(2)
 	first := u.awaitRequest()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: u.m.Status.NodeRef.Name}}
+	u.AwaitLifecycle(node, corev1.NodeMaintenancePlanned)
 	u.MustPatch(u.m, `{"metadata": {"annotations": {%q: "member 3 does not answer"}}}`,
 		annotation.UpdateHeld)
 	u.awaitUpdating("InPlaceUpdating", "waiting for the etcd quorum guard to permit it: member 3 does not answer")
@@ -67,6 +70,7 @@ func TestAnExtensionIsCalledOnceTheGuardPermitsIt(t *testing.T) {
 	u.awaitCalls(2)
 	u.answers(done)
 	u.await("m1", func(m *clusterv1.Machine) bool { return !rolloutrules.IsUpdating(m) && len(m.Annotations) == 1 })
+	u.AwaitLifecycle(node)
 	u.removeHook(u.m, quorumHook)
 	u.awaitUpdated()
 }

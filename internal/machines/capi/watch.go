@@ -18,6 +18,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
+	"github.com/runlevel/runlevel/internal/machines/drain"
 	"github.com/runlevel/runlevel/internal/machines/enqueue"
 )
 
@@ -86,12 +87,16 @@ var nodeMatters = predicate.Funcs{
 	},
 }
 
-// withoutHeartbeats returns a node without the fields that change all the time.
+// withoutHeartbeats returns a node without the fields that change all the time, and without the conditions of drains,
+// which the controller writes itself.
 func withoutHeartbeats(node *corev1.Node) *corev1.Node {
 	short := &corev1.Node{Spec: node.Spec}
 	short.Labels, short.Annotations, short.DeletionTimestamp = node.Labels, node.Annotations, node.DeletionTimestamp
 	short.Status.NodeInfo = node.Status.NodeInfo
 	for _, condition := range node.Status.Conditions {
+		if _, isOwn := drain.Ended[condition.Type]; isOwn {
+			continue
+		}
 		condition.LastHeartbeatTime = metav1.Time{}
 		short.Status.Conditions = append(short.Status.Conditions, condition)
 	}

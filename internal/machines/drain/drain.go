@@ -6,6 +6,8 @@
 // except for mirror pods and pods of existing DaemonSets. An unreachable node can't terminate its pods: they are
 // evicted with one second of grace, and are not waited for after that second; budgets are honoured there too.
 //
+// WriteConditions reports drains, and other stages of a machine, in the conditions of its node.
+//
 // Start with Evict. HeldPods changes nothing: it is for overviews.
 package drain
 
@@ -81,7 +83,7 @@ const (
 	CompletionLater PodHold = "CompletionLater"
 )
 
-// Cordon cordons a node. Another node of the same name is left alone.
+// Cordon cordons a node, also in memory. Another node of the same name is left alone.
 func Cordon(ctx context.Context, client kubernetes.Interface, node *corev1.Node) error {
 	if node.Spec.Unschedulable {
 		return nil
@@ -97,6 +99,7 @@ func Cordon(ctx context.Context, client kubernetes.Interface, node *corev1.Node)
 	if err != nil {
 		return fmt.Errorf("cordon node %s: %w", node.Name, requestError(err))
 	}
+	node.Spec.Unschedulable = true
 	return nil
 }
 

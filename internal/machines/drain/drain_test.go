@@ -16,7 +16,7 @@ func TestCordon(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	for range 2 {
-		if err := drain.Cordon(t.Context(), d.client, d.node); err != nil {
+		if err := drain.Cordon(t.Context(), d.client, d.node.DeepCopy()); err != nil { // as read before
 			t.Fatal(err)
 		}
 	}

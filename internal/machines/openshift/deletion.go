@@ -14,6 +14,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
+	"github.com/runlevel/runlevel/internal/machines/drain"
 	"github.com/runlevel/runlevel/internal/machines/infra"
 	"github.com/runlevel/runlevel/internal/machines/machineevents"
 )
@@ -56,6 +57,7 @@ func (r *reconciler) reconcileDeletion(ctx context.Context, m *machinev1beta1.Ma
 	if err := d.writeStatus(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
+	d.reportNode(ctx, wait.Stage)
 	if wait.Reason == deletion.InfrastructureProblem && wait.After == 0 {
 		return ctrl.Result{}, errors.New(wait.Message) // the queue backs off
 	}
@@ -88,6 +90,31 @@ func (d *deletionScope) readNode(ctx context.Context) error {
 	}
 	d.hasReadNode = true
 	return nil
+}
+
+// reportNode reports the deletion in the conditions of the node. If this pass has not read the node, the cached one is
+// compared.
+func (d *deletionScope) reportNode(ctx context.Context, stage deletion.Stage) {
+	node := d.node
+	if !d.hasReadNode {
+		node = &corev1.Node{}
+		name := ptr.Deref(d.m.Status.NodeRef, corev1.ObjectReference{}).Name
+		if d.r.client.Get(ctx, client.ObjectKey{Name: name}, node) != nil ||
+			deletion.OwnershipOpenShift(node, d.m) != deletion.OwnNode {
+			return
+		}
+	}
+	if node == nil {
+		return
+	}
+	hasDrained := isDrained(d.m) &&
+		conditions.Find(d.m.Status.Conditions, machinev1beta1.MachineDrained).Message != drainSkipped
+	if err := drain.WriteConditions(ctx, d.r.kubernetes, node, drain.Report{
+		Reason: drain.MachineDeletion, Machine: client.ObjectKeyFromObject(d.m).String(),
+		Conditions: drain.DeletionConditions(stage == deletion.Draining, hasDrained),
+	}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "the deletion continues")
+	}
 }
 
 // recordDrained writes that the node is drained before the next phase.

@@ -38,14 +38,17 @@ const (
 	infrastructureChecks = 30 * time.Second
 )
 
+// drainSkipped is the message of the condition Drained of a Machine whose node is not drained.
+const drainSkipped = "Node drain skipped"
+
 func (d *deletionScope) skipDrain(ctx context.Context) (*deletion.Wait, error) {
 	if isDrained(d.m) || !deletion.IsDrainSkipped(d.m) {
 		return nil, nil
 	}
-	if err := d.recordDrained(ctx, "Node drain skipped"); err != nil {
+	if err := d.recordDrained(ctx, drainSkipped); err != nil {
 		return nil, err
 	}
-	d.recordDrainEvent("DrainSkipped", "Node drain skipped", "")
+	d.recordDrainEvent("DrainSkipped", drainSkipped, "")
 	return nil, nil
 }
 
@@ -109,7 +112,7 @@ func (d *deletionScope) cordon(ctx context.Context) ([]string, error) {
 	if err := drain.Cordon(ctx, d.r.kubernetes, d.node); err != nil {
 		return nil, err
 	}
-	d.node.Spec.Unschedulable, d.memory.cordonedPods = true, nil
+	d.memory.cordonedPods = nil
 	return nil, nil
 }
 

@@ -229,3 +229,8 @@ func (w *writeLog) matching(text string) []string {
 	defer w.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(w.lines), func(line string) bool { return !strings.Contains(line, text) })
 }
+
+// ofNodes returns the writes of nodes, except for those of their conditions.
+func (w *writeLog) ofNodes() []string {
+	return slices.DeleteFunc(w.matching(" nodes/"), func(line string) bool { return strings.Contains(line, "/status") })
+}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/openshift"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
@@ -42,6 +43,10 @@ func TestA7BudgetHoldsTheDrain(t *testing.T) {
 	machinetest.Await(s, s, m, client.ObjectKeyFromObject(m), func(*machinev1beta1.Machine) bool {
 		return len(s.writes.matching("POST pods/web/eviction: 429")) > 2
 	})
+	s.AwaitLifecycle(node, corev1.NodeDrainInProgress, corev1.NodeMaintenancePlanned)
+	if writes := s.writes.matching("PATCH nodes/n/status"); len(writes) != 1 {
+		t.Errorf("writes of the node's conditions while its drain is retried: got %q, want one", writes)
+	}
 	s.MustGet(pod)
 	if pod.DeletionTimestamp != nil {
 		t.Error("the pod is deleted in spite of its budget")
@@ -62,8 +67,32 @@ func TestA7BudgetHoldsTheDrain(t *testing.T) {
 		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionTrue, Message: "Drain finished successfully",
 	})
 	s.AwaitGone(pod)
+	s.AwaitLifecycle(node, corev1.NodeDrained, corev1.NodeMaintenancePlanned)
 	s.provider.finish()
 	s.AwaitGone(m)
+	s.AwaitGone(node)
+}
+
+// TestNodeConditionsOfADeletion has hooks hold a machine before its drain and after it, and an administrator uncordon
+// the drained node.
+func TestNodeConditionsOfADeletion(t *testing.T) {
+	s := newScenario(t)
+	s.start(quick)
+	node := s.addNode("n", nil)
+	m := s.addMachine("a", node, machinev1beta1.LifecycleHooks{
+		PreDrain: hook("Migrate"), PreTerminate: hook("Detach"),
+	})
+	s.MustDelete(m)
+	s.AwaitLifecycle(node, corev1.NodeMaintenancePlanned)
+	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preDrain":null}}}`)
+	node = s.AwaitLifecycle(node, corev1.NodeDrained, corev1.NodeMaintenancePlanned)
+	got := conditions.OfNode(node, corev1.NodeDrained)
+	if want := "deletion of Machine " + s.Namespace + "/a"; got.Reason != "MachineDeletion" || got.Message != want {
+		t.Errorf("Drained: got reason %q, message %q; want MachineDeletion, %q", got.Reason, got.Message, want)
+	}
+	s.MustPatch(node, `{"spec":{"unschedulable":false}}`)
+	s.AwaitLifecycle(node, corev1.NodeMaintenancePlanned)
+	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":null}}}`)
 	s.AwaitGone(node)
 }
 
@@ -189,7 +218,7 @@ func TestA9ControlPlaneNodesGoOneByOne(t *testing.T) {
 	}
 	name, other := strings.TrimPrefix(first.Name, s.Namespace+"-"), strings.TrimPrefix(second.Name, s.Namespace+"-")
 	want := []string{"PATCH nodes/" + name, "DELETE nodes/" + name, "PATCH nodes/" + other, "DELETE nodes/" + other}
-	if got := s.writes.matching(" nodes/"); !slices.Equal(got, want) {
+	if got := s.writes.ofNodes(); !slices.Equal(got, want) {
 		t.Errorf("writes of nodes: %q, want %q", got, want)
 	}
 }

@@ -177,6 +177,23 @@ func (f *Fixture) AddNode(node *corev1.Node) *corev1.Node {
 	})
 }
 
+// AwaitLifecycle waits until these conditions of a Node are true, of those about drains and maintenance, and no others;
+// their order is that of the alphabet. It returns the Node.
+func (f *Fixture) AwaitLifecycle(node *corev1.Node, want ...corev1.NodeConditionType) *corev1.Node {
+	f.Helper()
+	return Await(f, f, &corev1.Node{}, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool {
+		var got []corev1.NodeConditionType
+		for _, c := range n.Status.Conditions {
+			isOne := strings.HasPrefix(string(c.Type), "Drain") || strings.HasPrefix(string(c.Type), "Maintenance")
+			if isOne && c.Status == corev1.ConditionTrue {
+				got = append(got, c.Type)
+			}
+		}
+		slices.Sort(got)
+		return slices.Equal(got, want)
+	})
+}
+
 // DeleteAfterwards has an object deleted after the test, if it exists then.
 func (f *Fixture) DeleteAfterwards(object client.Object) {
 	f.Cleanup(func() { _ = f.Delete(context.Background(), object) }) // the test's own context has ended by then
