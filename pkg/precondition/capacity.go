@@ -110,10 +110,7 @@ func (r *nodesRoom) place(ctx context.Context, need podNeed) string {
 	fitting, closest, most := int64(0), "", -1.0
 	var left corev1.ResourceList
 	for _, node := range r.nodes {
-		if fitting >= need.count {
-			return ""
-		}
-		if !accepts(node, need.pod) {
+		if fitting >= need.count || !accepts(node, need.pod) {
 			continue
 		}
 		free := node.Status.Allocatable
@@ -127,10 +124,8 @@ func (r *nodesRoom) place(ctx context.Context, need podNeed) string {
 	}
 	nodes := printable.Count(len(r.nodes), "ready Node")
 	switch {
-	case fitting >= need.count:
+	case fitting >= need.count, closest == "" && need.id().GroupKind() == kinds.DaemonSet: // the latter has no Nodes
 		return ""
-	case closest == "" && need.manifest.ID().GroupKind() == kinds.DaemonSet:
-		return "" // it has no Nodes
 	case closest == "":
 		return fmt.Sprintf("of %s, its node selector, affinity and tolerations leave none", nodes)
 	}
@@ -154,11 +149,9 @@ func accepts(node *corev1.Node, pod *corev1.Pod) bool {
 // freeOn returns the room that the pods of a Node leave.
 func (r *nodesRoom) freeOn(ctx context.Context, node *corev1.Node) corev1.ResourceList {
 	free, isKnown := r.free[node.Name]
+	r.isUnknown = r.isUnknown || !isKnown && len(r.free) == maxPodLists
 	if isKnown || r.isUnknown {
 		return free
-	}
-	if r.isUnknown = len(r.free) == maxPodLists; r.isUnknown {
-		return nil
 	}
 	selector := "spec.nodeName=" + node.Name + ",status.phase!=Succeeded,status.phase!=Failed"
 	pods, err := r.cluster.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: selector})

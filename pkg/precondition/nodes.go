@@ -52,9 +52,7 @@ func readiness(node *corev1.Node) corev1.NodeCondition {
 		return condition.Type == corev1.NodeReady
 	})
 	if index < 0 {
-		return corev1.NodeCondition{
-			Reason: "Unknown", Message: "it has no condition Ready", LastTransitionTime: node.CreationTimestamp,
-		}
+		return corev1.NodeCondition{Reason: "NoCondition", Message: "none", LastTransitionTime: node.CreationTimestamp}
 	}
 	return node.Status.Conditions[index]
 }
