@@ -151,6 +151,13 @@ func TestTheCommandLineAppliesWhileTheOperatorIsStopped(t *testing.T) {
 		return c.Status == configv1.ConditionFalse && c.Reason == "PreconditionChecks" &&
 			strings.Contains(c.Message, "ReleaseNotReadable")
 	})
+	s.update(s.push("1.0.2", shop), func(u *configv1.Update) { u.Mode = configv1.UpdateModePreflight })
+	s.until("its preflight waits for the current release", func(v *configv1.ClusterVersion) bool {
+		c := find(v, "PreflightPassed")
+		return c.Status == configv1.ConditionFalse &&
+			strings.Contains(c.Message,
+				"failure=not checked: the current release is not accepted: 1.0.1 was applied from ")
+	})
 	image := s.push("1.0.1", shop)
 	s.update(image)
 	adopted := s.until("adopted", isAt("1.0.1"))

@@ -47,6 +47,17 @@ func (m *stateMachine) runPreflight(
 	return repeatPreflight
 }
 
+// refusePreflight publishes that the preflight of a target does not run, since the current release is not accepted.
+func (m *stateMachine) refusePreflight(ctx context.Context, requested *target, refusal error) {
+	if requested.Preflight == nil || ctx.Err() != nil || !m.holds() {
+		return
+	}
+	c := &candidate{machine: m, targetRelease: targetRelease{target: requested.Preflight}}
+	c.acceptance = c.target.at(clusterversion.Retrieving)
+	c.acceptance.Err = fmt.Errorf("not checked: the current release is not accepted: %w", refusal)
+	c.publishPreflight()
+}
+
 // publishPreflight sets the preflight of the output, unless the target is outdated. An outage does not replace a
 // result.
 func (c *candidate) publishPreflight() {
@@ -81,6 +92,8 @@ func (c *candidate) inspect(ctx context.Context, s *session.Session) (*session.O
 	switch {
 	case outcome.Report == nil:
 		return nil, outcome.Err
+	case outcome.Report.Err != nil && len(outcome.Report.Changes) == 0: // no dry run has begun
+		return nil, outcome.Report.Err
 	case slices.ContainsFunc(outcome.Report.Changes, isUndone):
 		return nil, fmt.Errorf("the dry runs of the preflight did not end: %w", outcome.Err)
 	}

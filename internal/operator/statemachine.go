@@ -236,6 +236,7 @@ func (m *stateMachine) acceptTargets(ctx context.Context) error {
 		refusal := m.acceptTarget(ctx, requested, isRetry)
 		switch {
 		case refusal != nil:
+			m.refusePreflight(ctx, requested, refusal)
 			retry = time.After(backoff.Step())
 		case requested != nil && requested.Preflight != nil:
 			retry = time.After(m.runPreflight(ctx, requested, isRetry, &backoff))

@@ -3,9 +3,12 @@ package operator
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -79,10 +82,17 @@ func TestAnOutageKeepsTheResultOfAPreflight(t *testing.T) {
 }
 
 // TestPacesOfAPreflight: a preflight with a result is repeated after minutes, and one without a result like a refused
-// release.
+// release. An outage before the first dry run is not a result.
 func TestPacesOfAPreflight(t *testing.T) {
 	t.Parallel()
-	c, err := cluster.Connect(sandboxtest.Start(t, sandbox.Options{}).Config)
+	var isAway atomic.Bool
+	send := func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if isAway.Load() && strings.HasSuffix(request.URL.Path, "/namespaces/later") {
+			return nil, syscall.ECONNREFUSED
+		}
+		return next.RoundTrip(request)
+	}
+	c, err := cluster.Connect(sandboxtest.Tap(sandboxtest.Start(t, sandbox.Options{}).Config, send))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,14 +114,25 @@ func TestPacesOfAPreflight(t *testing.T) {
 	}
 	pace(2 * time.Second)
 	pace(4 * time.Second)
-	manifest := "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: default}}"
-	if err := os.WriteFile(filepath.Join(checked.Image, "0000_10_a.yaml"), []byte(manifest), 0o600); err != nil {
-		t.Fatal(err)
+	write := func(file, manifest string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(checked.Image, file), []byte(manifest), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+	write("0000_10_a.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: default}}")
 	pace(5 * time.Minute)
 	if got := m.preflight.Effects; got == nil || got.Created != 1 {
 		t.Errorf("the effects of the update are %+v", got)
 	}
-	checked.Image = "/none"
+	// the ConfigMap is applied before its Namespace, unless the cluster lacks the Namespace
+	write("0000_10_b_10_early.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: early, namespace: later}}")
+	write("0000_10_b_20_later.yaml", "{apiVersion: v1, kind: Namespace, metadata: {name: later}}")
+	isAway.Store(true)
 	pace(2 * time.Second)
+	if got := m.preflight; got.Err == nil || got.Effects != nil {
+		t.Errorf("an outage before the first dry run has the result %+v", got)
+	}
+	checked.Image = "/none"
+	pace(4 * time.Second)
 }

@@ -40,6 +40,8 @@ type target struct {
 	accepted string
 	// acceptedBy are the field managers that set the accepted risks of the spec.
 	acceptedBy string
+	// riskNames are the names of the accepted risks of the spec, if this is a preflight: its result depends on them.
+	riskNames []string
 }
 
 // at returns the acceptance of a target in a phase.
@@ -55,7 +57,7 @@ func (t *target) isSame(other *target) bool {
 		return t == other
 	}
 	return t.Version == other.Version && t.Force == other.Force && t.hasSameObjects(other) &&
-		t.Preflight.isSame(other.Preflight)
+		slices.Equal(t.riskNames, other.riskNames) && t.Preflight.isSame(other.Preflight)
 }
 
 // hasSameObjects reports whether two targets have the same objects.
@@ -148,6 +150,7 @@ func choose(v *configv1.ClusterVersion, inputs targetInputs) (*target, []string)
 	}
 	switch {
 	case isPreflight:
+		chosen.riskNames = acceptedRiskNames(v.Spec)
 		begun.Preflight = &chosen
 		return begun, nil
 	case release.Image != begun.Image && unread == nil && len(v.Status.History)+len(inputs.record.History) > 0:

@@ -236,3 +236,20 @@ func TestTargetOfClusterVersion(t *testing.T) {
 		}
 	}
 }
+
+// TestAcceptedRisksBeginAPreflightAgain: they change its result. They do not interrupt an update.
+func TestAcceptedRisksBeginAPreflightAgain(t *testing.T) {
+	for mode, want := range map[configv1.UpdateMode]bool{configv1.UpdateModePreflight: false, "": true} {
+		request := func(risks ...configv1.AcceptRisk) *target {
+			v := &configv1.ClusterVersion{Spec: configv1.ClusterVersionSpec{DesiredUpdate: &configv1.Update{
+				Image: "r.example/shop@sha256:" + strings.Repeat("2", 64), Mode: mode, AcceptRisks: risks,
+			}}}
+			chosen, _ := choose(v, targetInputs{record: &record.Record{}})
+			return chosen
+		}
+		first := request()
+		if !first.isSame(request()) || first.isSame(request(configv1.AcceptRisk{Name: "SlowDisks"})) != want {
+			t.Errorf("mode %q: a request with an accepted risk is the same: %t, want %t", mode, !want, want)
+		}
+	}
+}

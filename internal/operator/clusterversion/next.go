@@ -25,6 +25,7 @@ import (
 func Next(previous configv1.ClusterVersionStatus, observed Observation) configv1.ClusterVersionStatus {
 	now := metav1.NewTime(observed.Now.UTC().Truncate(time.Second))
 	b := builder{next: *previous.DeepCopy(), observed: observed, now: now}
+	b.isSameSpec = previous.ObservedGeneration == observed.Generation
 	b.next.ObservedGeneration = observed.Generation
 	b.removeObsolete()
 	b.setInvalid()
@@ -51,6 +52,7 @@ type builder struct {
 	observed Observation
 	now      metav1.Time // whole seconds, like all times of a status
 
+	isSameSpec   bool // the previous status is of the observed spec
 	wasCompleted bool // the current release, now or before
 }
 

@@ -36,7 +36,7 @@ const (
 )
 
 // setPreflight sets PreflightPassed, which is Unknown until the outcome is known. During a repetition, or after a
-// restart, the previous outcome stays.
+// restart, the previous outcome stays, unless the spec has changed: the outcome may be one of another request.
 func (b *builder) setPreflight() {
 	p := b.observed.Preflight
 	switch {
@@ -46,7 +46,7 @@ func (b *builder) setPreflight() {
 		b.set(PreflightPassed, configv1.ConditionFalse, string(p.Phase), p.message())
 	case p.Effects != nil:
 		b.set(p.verdict())
-	case b.isDecided(PreflightPassed, p.Acceptance):
+	case b.isSameSpec && b.isDecided(PreflightPassed, p.Acceptance):
 		pending := *p
 		pending.earlier = slices.DeleteFunc(slices.Clone(b.next.ConditionalUpdateRisks),
 			func(risk configv1.ConditionalUpdateRisk) bool { return !isPreflightRisk(risk) })

@@ -84,6 +84,13 @@ func TestResultOfAPreflightStaysUntilTheNextOne(t *testing.T) {
 		if !equality.Semantic.DeepEqual(result, pending) || len(result.ConditionalUpdateRisks) != 1 {
 			t.Errorf("%s: the status of a repetition (-before +after):\n%s", name, cmp.Diff(result, pending))
 		}
+		changed := preflightOf(version, clusterversion.Judging)
+		changed.Generation++
+		edited := clusterversion.Next(clusterversion.Next(result, changed), changed)
+		if c := condition(t, edited, clusterversion.PreflightPassed); c.Status != configv1.ConditionUnknown ||
+			len(edited.ConditionalUpdateRisks) > 0 {
+			t.Errorf("%s: another spec has the result of the one before: %+v", name, edited)
+		}
 		other := clusterversion.Next(result, preflightOf("1.2.0", clusterversion.Loading))
 		if c := condition(t, other, clusterversion.PreflightPassed); c.Status != configv1.ConditionUnknown ||
 			len(other.ConditionalUpdateRisks) > 0 {
