@@ -10,15 +10,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/drain"
 	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/queue"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
@@ -141,4 +144,35 @@ func (r referencedObject) unstructured() *unstructured.Unstructured {
 		return nil
 	}
 	return r.object.Unstructured
+}
+
+// reportNode reports the update in the conditions of the Node. An update does not wait for them, but its end does: a
+// Node must not stay marked as drained.
+func (u *updateScope) reportNode(ctx context.Context) error {
+	node, wanted := u.node.object, drain.Ended
+	isUpdating := rolloutrules.IsUpdating(u.m)
+	switch {
+	case !isUpdating:
+	case metav1.HasAnnotation(u.m.ObjectMeta, annotation.UpdateBegun): // the Node stays drained
+		wanted = drain.Conditions{
+			corev1.NodeMaintenancePlanned: false, corev1.NodeMaintenanceInProgress: true,
+			corev1.NodeDrainInProgress: false,
+		}
+	default:
+		wanted = drain.Conditions{corev1.NodeMaintenancePlanned: true}
+	}
+	if isUpdating && u.drainedNode != nil {
+		node = u.drainedNode
+		wanted[corev1.NodeDrainInProgress], wanted[corev1.NodeDrained] = !u.isDrained, u.isDrained
+	}
+	if node == nil {
+		return nil
+	}
+	err := drain.WriteConditions(ctx, u.r.kubernetes, node,
+		drain.Report{Reason: drain.MachineUpdate, Machine: u.fullName(), Conditions: wanted})
+	if err != nil && isUpdating {
+		ctrl.LoggerFrom(ctx).Error(err, "the update continues")
+		return nil
+	}
+	return err
 }
