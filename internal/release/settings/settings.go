@@ -55,7 +55,8 @@ var examples = map[string]string{
 }
 
 // Read reads the settings of a release; they are empty without the file. Its error is that of payload.Refuse, with one
-// problem. If the only problem is an unknown field, it is marked as IsNewer, and the other settings are returned, too.
+// problem. An unknown field is marked as IsNewer unless it is misspelt; if this is the only problem, the other settings
+// are returned, too.
 func Read(files fs.FS) (FolderSettings, error) {
 	var s FolderSettings
 	text, err := fs.ReadFile(files, payload.SettingsFile)
@@ -94,9 +95,11 @@ func (s *FolderSettings) decode(root *yaml.Node) error {
 	for i := 0; i < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
 		if examples[key.Value] == "" {
-			unknown := unknownField(key)
-			unknown.IsNewer = true
-			s.unknown = append(s.unknown, unknown)[:1]
+			unknown := payload.Problems{unknownField(key)}
+			if !unknown.AreNewer() {
+				return payload.Refuse(unknown)
+			}
+			s.unknown = append(s.unknown, unknown...)[:1]
 			continue
 		}
 		into := fields.FieldByNameFunc(func(name string) bool { return strings.EqualFold(name, key.Value) })
@@ -133,8 +136,10 @@ func unknownField(key *yaml.Node) payload.Problem {
 		return problemAt(key.Line, "unknown field %s: manifests have no values; variants for environments are "+
 			"chosen by profile (runlevel help environments)", key.Value)
 	default:
-		return problemAt(key.Line, "unknown field %s: it can have %s; everything else is a flag of the command, or a "+
-			"setting of a newer runlevel", key.Value, strings.Join(known, ", "))
+		unknown := problemAt(key.Line, "unknown field %s: it can have %s; everything else is a flag of the command, "+
+			"or a setting of a newer runlevel", key.Value, strings.Join(known, ", "))
+		unknown.IsNewer = true
+		return unknown
 	}
 }
 

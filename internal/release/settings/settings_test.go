@@ -2,6 +2,7 @@ package settings_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"reflect"
 	"slices"
@@ -52,6 +53,21 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 	if want := "runlevel.yaml:1: version: the version is already set in release-metadata: remove it here"; err == nil ||
 		err.Error() != want {
 		t.Errorf("the error is %v, want %s", err, want)
+	}
+}
+
+// TestOnlyAFieldThatIsNotMisspelt may be one of a newer program, which an operator ignores: a misspelt filter would
+// apply manifests that should be left out.
+func TestOnlyAFieldThatIsNotMisspelt(t *testing.T) {
+	for text, isNewer := range map[string]bool{
+		"regions: [eu]": true, "profil: edge": false, "regions: [eu]\nexclud: edge": false,
+		"exclud: edge\nregions: [eu]": false, "kind: ConfigMap": false, "values: {}": false,
+	} {
+		_, err := settings.Read(fstest.MapFS{payload.SettingsFile: {Data: []byte(text)}})
+		var problems payload.Problems
+		if !errors.As(err, &problems) || problems.AreNewer() != isNewer {
+			t.Errorf("%q: %v, want IsNewer %t", text, err, isNewer)
+		}
 	}
 }
 
