@@ -137,6 +137,14 @@ type End struct {
 	More     int             `json:"more,omitempty"`     // failures that are left out
 }
 
+// ReasonLeftOut is the reason of an End if everything was applied but the manifests that the operator could not read.
+const ReasonLeftOut = "ManifestsLeftOut"
+
+// HasLeftOut reports whether everything was applied but the manifests that the operator could not read.
+func (e *HistoryEntry) HasLeftOut() bool {
+	return e != nil && e.End != nil && e.End.Reason == ReasonLeftOut
+}
+
 // An ObjectFailure is an object that was not applied, or was not ready.
 type ObjectFailure struct {
 	kinds.ID `json:",inline"`

@@ -36,8 +36,8 @@ type Options struct {
 	Files    FileOptions
 	Notify   *notify.Sender // sends events of the release; nil sends none
 	HasTests bool           // tests follow, and Outcome.Completed is reported after them
-	// LeftOut is why the payload lacks manifests of the release, if it does: the apply is recorded as incomplete, and
-	// the objects of those manifests are not orphans.
+	// LeftOut is why the payload lacks manifests of the release, if it does: the apply is recorded as incomplete,
+	// deletes nothing, and has no orphans.
 	LeftOut error
 	// Keep configures how the payload is kept in place, until the context ends; nil ends when everything is applied.
 	// Its Apply and WasComplete are set by the session.
@@ -86,6 +86,7 @@ type Outcome struct {
 	Took         time.Duration
 	Durations    record.Durations // durations of the last completed apply of this mode
 	IsSame       bool             // the last apply had the same version and content
+	WasLeftOut   bool             // the last apply has applied everything but left out manifests
 	Err          error            // why not everything is done
 	// IsInterrupted is set if the API server did not answer, and the apply continues when it does.
 	IsInterrupted bool

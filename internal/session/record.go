@@ -73,7 +73,7 @@ func (r *run) begin(ctx context.Context) error {
 	entry.Tombstones = tombstones
 	r.recordDeleted(ctx)
 	var requested []record.Tombstone
-	if r.outcome.Mode == graph.Update {
+	if r.outcome.Mode == graph.Update && r.options.LeftOut == nil {
 		requested = r.deletesToRecord(ctx, entry.Tombstones, now)
 	}
 	copies, kept := r.storeFiles(ctx)

@@ -245,6 +245,7 @@ func (r *run) applyOptions() apply.Options {
 	options := r.options.Apply
 	options.Release, options.Version, options.Mode, options.Journal = r.payload.Name, r.payload.Version, r.outcome.Mode,
 		r.journal
+	options.LeavesDeletes = r.options.LeftOut != nil
 	return options
 }
 
@@ -284,16 +285,17 @@ func (r *run) inspect(ctx context.Context, free *lock.Lock) error {
 		return err
 	}
 	r.outcome.Findings, r.outcome.Deletes = precondition.Evaluate(facts), facts.Deletes
+	newest := known.Newest()
+	r.outcome.IsSame = newest != nil && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version
+	r.outcome.WasLeftOut = newest.HasLeftOut()
 	r.outcome.Mode = r.findMode()
 	r.outcome.Durations = known.Durations[string(r.outcome.Mode)]
 	if loss := r.store.Loss(); loss != "" {
 		r.outcome.Notes = append(r.outcome.Notes, loss)
 	}
-	newest := known.Newest()
 	if newest != nil {
 		r.outcome.Begun = newest.Version
 	}
-	r.outcome.IsSame = newest != nil && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version
 	r.outcome.Notes = append(r.outcome.Notes, r.unlistedNotes()...)
 	return nil
 }
@@ -346,10 +348,10 @@ func (r *run) unlistedNotes() []string {
 	return notes
 }
 
-// findMode returns the mode that follows from the record: install until an install was completed, reconcile for the
-// payload that was completed last, otherwise update. An update that was killed, or whose deletes were not all sent,
-// continues as an update. If the record is lost, the objects of the release show that there was one. After an uninstall
-// has begun, the objects that it has deleted are applied in order.
+// findMode returns the mode that follows from the record: install until an install was completed (a release after one
+// with left out manifests is an update), reconcile for the payload that was completed last, otherwise update. An update
+// that was killed, or whose deletes were not all sent, continues as an update. If the record is lost, the objects of the
+// release show that there was one. After an uninstall has begun, the objects that it has deleted are applied in order.
 func (r *run) findMode() graph.Mode {
 	newest := r.record.Newest()
 	switch {
@@ -357,10 +359,9 @@ func (r *run) findMode() graph.Mode {
 		return r.options.Apply.Mode
 	case newest == nil && len(unrecorded(r.before, r.payload.Name)) > 0, r.record.Uninstall != nil:
 		return graph.Update
-	case r.record.Applied() == nil && !r.record.HasUpdated():
+	case r.record.Applied() == nil && !r.record.HasUpdated() && (r.outcome.IsSame || !r.outcome.WasLeftOut):
 		return graph.Install
-	case newest.State == record.Completed && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version &&
-		!r.hasUnsentDeletes():
+	case newest.State == record.Completed && r.outcome.IsSame && !r.hasUnsentDeletes():
 		return graph.Reconcile
 	default:
 		return graph.Update

@@ -73,6 +73,7 @@ type deletionFacts struct {
 	wasLeft bool
 	owner   string // the other release that owns it
 	mode    graph.Mode
+	leaves  bool // this run deletes nothing: see Options.LeavesDeletes
 }
 
 // isRemade reports whether the object was deleted before, and created again.
@@ -82,7 +83,7 @@ func (f deletionFacts) isRemade() bool {
 
 // deletes reports whether the run deletes the object if it exists.
 func (f deletionFacts) deletes() bool {
-	return f.mode == graph.Update || f.mode == graph.Reconcile && f.wasLeft
+	return !f.leaves && (f.mode == graph.Update || f.mode == graph.Reconcile && f.wasLeft)
 }
 
 func decideDeletion(f deletionFacts) deletion {

@@ -72,6 +72,7 @@ const didNotReach = "its delete was requested and did not arrive: the next updat
 var leaves = map[graph.Mode]string{
 	graph.Install:   "an install deletes nothing: the next apply will",
 	graph.Reconcile: "a reconcile deletes nothing: the next update will",
+	graph.Update:    "nothing is deleted while manifests are left out: the next update will",
 }
 
 // deleteNow deletes the observed object, and no other of the same name.
@@ -205,7 +206,7 @@ func (d *deleter) terminatingFailure(m *payload.Manifest, uid types.UID) error {
 func (d *deleter) gatherFacts(m *payload.Manifest) (f deletionFacts) {
 	id := m.ID()
 	f.requested, _ = d.options.Journal.requestedDelete(id)
-	f.mode, f.hasDeleted = d.options.Mode, d.options.Journal.HasDeleted(id)
+	f.mode, f.leaves, f.hasDeleted = d.options.Mode, d.options.LeavesDeletes, d.options.Journal.HasDeleted(id)
 	f.seen = tombstone.Observe(d.requestCtx, d.cluster, id, f.requested.UID)
 	if f.seen.State == tombstone.Absent {
 		return f

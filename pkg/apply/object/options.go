@@ -36,6 +36,8 @@ type Options struct {
 	// DropHint names the setting of DropUnknownFields for users, such as a flag. It ends the refusal of an unknown
 	// field.
 	DropHint string
+	// LeavesDeletes leaves the objects of tombstones to the next update: a manifest that replaces one may be missing.
+	LeavesDeletes bool
 	// Full applies each object, also those that can't have changed since they were applied.
 	Full bool
 	// AdoptFrom are field managers, beside ownership.DefaultManagers, whose fields the first apply of an object takes
