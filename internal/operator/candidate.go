@@ -281,7 +281,8 @@ func riskFindings(
 	isUpdating := slices.ContainsFunc(findings, func(f precondition.Finding) bool {
 		return f.Check == clusterversion.RiskUpdating
 	})
-	if begun != from && begun != found.Version && !isUpdating { // a new leader has not observed the update yet
+	// a new leader has not observed the update yet
+	if begun != from && begun != found.Version && !isUpdating && !found.WasLeftOut {
 		findings = append(findings, precondition.Finding{
 			Check: clusterversion.RiskUpdating, Severity: precondition.Blocks,
 			Message: "The update to " + begun + " is not complete.", Resolution: "waiting for its end",

@@ -29,6 +29,22 @@ func (s *stage) of(name string) string {
 	return found.Data["version"]
 }
 
+// enableNone creates the ClusterVersion, which enables no capability.
+func (s *stage) enableNone() {
+	s.t.Helper()
+	for _, definition := range install.Definitions() {
+		s.must(s.client.Create(s.t.Context(), definition))
+	}
+	wanted := &configv1.ClusterVersion{ObjectMeta: metav1.ObjectMeta{Name: "version"}}
+	wanted.Spec.ClusterID = "3b1f1c1e-7f2a-4b6e-9c1d-2a3b4c5d6e7f"
+	wanted.Spec.Capabilities = &configv1.ClusterVersionCapabilitiesSpec{
+		BaselineCapabilitySet: configv1.ClusterVersionCapabilitySetNone,
+	}
+	s.await("the ClusterVersion is made", func() bool {
+		return s.client.Create(s.t.Context(), wanted.DeepCopy()) == nil
+	})
+}
+
 // TestAllCapabilitiesAreEnabled where the ClusterVersion chooses none, also by an update. One that only the release
 // knows stays enabled when others are chosen, though the ClusterVersion can't name it.
 func TestAllCapabilitiesAreEnabled(t *testing.T) {
@@ -65,15 +81,7 @@ func TestAllCapabilitiesAreEnabled(t *testing.T) {
 func TestEnabledCapabilities(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	for _, definition := range install.Definitions() {
-		s.must(s.client.Create(t.Context(), definition))
-	}
-	wanted := &configv1.ClusterVersion{ObjectMeta: metav1.ObjectMeta{Name: "version"}}
-	wanted.Spec.ClusterID = "3b1f1c1e-7f2a-4b6e-9c1d-2a3b4c5d6e7f"
-	wanted.Spec.Capabilities = &configv1.ClusterVersionCapabilitiesSpec{
-		BaselineCapabilitySet: configv1.ClusterVersionCapabilitySetNone,
-	}
-	s.await("the ClusterVersion is made", func() bool { return s.client.Create(t.Context(), wanted.DeepCopy()) == nil })
+	s.enableNone()
 	enable := func(names ...configv1.ClusterVersionCapability) {
 		v := s.version()
 		patch := client.MergeFrom(v.DeepCopy())

@@ -18,6 +18,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
+	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/release/signature"
 	"github.com/runlevel/runlevel/internal/session"
@@ -150,7 +151,7 @@ func (r *currentRelease) OnOutcome(outcome *session.Outcome) {
 		r.before = nil // all failures have recurred in this attempt by now
 		r.before = r.failures()
 		r.state, r.err = applying, outcome.Err
-		if outcome.Err == nil {
+		if outcome.Err == nil || reason.Of(outcome.Err) == record.ReasonLeftOut {
 			r.state, r.backoff = keeping, retryApply
 			r.machine.fullPass = r.machine.cluster.Now()
 			r.machine.settings.restart() // the release may have brought their kinds
@@ -256,6 +257,7 @@ func isUnresolved(before, now apply.RunStepState) bool {
 
 // status returns the state of the release.
 func (r *currentRelease) status() *clusterversion.AppliedRelease {
+	isWhole := r.release.unread.err() == nil
 	applied := &clusterversion.AppliedRelease{
 		Release:    r.release.acceptance.Release,
 		Hash:       r.release.packed.Digest,
@@ -264,7 +266,8 @@ func (r *currentRelease) status() *clusterversion.AppliedRelease {
 		Done:       r.done,
 		Total:      len(r.release.payload.Manifests),
 		Deletes:    r.machine.input.deletes,
-		IsComplete: r.state == keeping,
+		IsKept:     r.state == keeping,
+		IsComplete: r.state == keeping && isWhole,
 	}
 	if r.isRecorded {
 		applied.Mode = r.mode
@@ -274,7 +277,7 @@ func (r *currentRelease) status() *clusterversion.AppliedRelease {
 	if filter := r.release.payload.Filter.Capabilities; filter != nil {
 		applied.Capabilities, applied.Implicit = knownOf(*filter), implicitOf(r.release.target, r.release.payload)
 	}
-	if r.state != keeping {
+	if r.state != keeping || !isWhole {
 		applied.Problems = r.problems()
 	}
 	for _, event := range r.machine.session.Kept().Problems() {
@@ -313,11 +316,11 @@ func operatorsOf(p *payload.Payload) []*payload.Manifest {
 }
 
 // addOperators adds to the state of the release the problems that its ClusterOperators report, and the missing ones,
-// once it is complete.
+// once it is kept in place.
 func (r *currentRelease) addOperators(
 	applied *clusterversion.AppliedRelease, operators []configv1.ClusterOperator, isInstall bool,
 ) {
-	if !applied.IsComplete {
+	if !applied.IsKept {
 		return
 	}
 	for _, m := range operatorsOf(r.release.payload) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -115,6 +116,7 @@ func TestAnOlderProgramMeetsANewerRelease(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	olderProgram(t, "runlevel") // or skips the test
+	s.enableNone()
 	s.prepare("1.0.0", shop+old)
 	endOlder := s.startOlder(t, s.options.Payload)
 	s.until("installed", isAt("1.0.0"))
@@ -138,6 +140,9 @@ func TestAnOlderProgramMeetsANewerRelease(t *testing.T) {
 	if got := s.configMap("prices").Data["image"]; got != "none" || len(taken.Status.History) != 2 {
 		t.Errorf("the object has %q, and the history %+v", got, taken.Status.History)
 	}
+	if enabled := taken.Status.Capabilities.EnabledCapabilities; !slices.Equal(enabled, console) {
+		t.Errorf("the enabled capabilities are %v", enabled)
+	}
 	s.until("all is well", has("Failing", configv1.ConditionFalse, ""))
 	s.must(s.end())
 
@@ -147,12 +152,15 @@ func TestAnOlderProgramMeetsANewerRelease(t *testing.T) {
 	t.Run("format", func(t *testing.T) { s.testNewerFormat(t) })
 }
 
-// newer has a field that the older programs do not know.
+// console are the capabilities of an object that had none when it was applied: it stays managed.
+var console = []configv1.ClusterVersionCapability{configv1.ClusterVersionCapabilityConsole}
+
+// newer has a field that the older programs do not know. No release before had its capability.
 const newer = `
 -- manifests/0000_30_old_10_prices.yaml --
 apiVersion: v1
 kind: ConfigMap
-metadata: {name: prices, namespace: shop}
+metadata: {name: prices, namespace: shop, annotations: {capability.openshift.io/name: Console}}
 data: {image: '{{with .Images}}some{{else}}none{{end}}'}
 `
 

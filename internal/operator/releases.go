@@ -14,9 +14,12 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/inventory"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/files"
 	"github.com/runlevel/runlevel/internal/release/loader"
@@ -206,6 +209,14 @@ func (r *releases) load(ctx context.Context, opened *source.Release, t *target,
 	if err != nil {
 		return nil, unreadParts{}, err
 	}
+	enabled, err := r.enabledByObjects(ctx, release)
+	if err == nil && len(enabled) > 0 {
+		options.Payload.Filter.Capabilities = release.Filter.WithCapabilities(enabled).Capabilities
+		release, problems, err = loader.ParseOpened(ctx, opened, options)
+	}
+	if err != nil {
+		return nil, unreadParts{}, err
+	}
 	unread := unreadOf(opened.FS, problems)
 	if len(release.Manifests) > 0 { // otherwise the release can't bring another operator
 		problems = slices.DeleteFunc(problems, func(p payload.Problem) bool { return p.IsNewer })
@@ -214,6 +225,39 @@ func (r *releases) load(ctx context.Context, opened *source.Release, t *target,
 		return nil, unread, &reason.Error{Reason: payload.Integrity, Err: err}
 	}
 	return release, unread, nil
+}
+
+// enabledByObjects returns the capabilities that a release must enable because it has applied objects of theirs, before
+// an update that is not complete: an operator may have left out the manifests of these objects from the update.
+func (r *releases) enabledByObjects(ctx context.Context,
+	read *payload.Payload) ([]configv1.ClusterVersionCapability, error) {
+	var excluded []schema.GroupKind
+	for _, exclusion := range read.Excluded {
+		if exclusion.Filter == payload.ByCapabilities {
+			excluded = append(excluded, exclusion.Manifest.ID().GroupKind())
+		}
+	}
+	if len(excluded) == 0 {
+		return nil, nil
+	}
+	known, _, err := record.NewStore(r.cluster.Client, r.namespace, r.payload.Name).Load(ctx)
+	if err != nil || known.Newest() == nil || known.Newest().State == record.Completed {
+		return nil, err
+	}
+	live, err := inventory.TakeRelease(ctx, r.cluster, read.Name, excluded)
+	if err != nil {
+		return nil, err
+	}
+	for _, kind := range live.UnlistedKinds() {
+		return nil, fmt.Errorf("list the applied objects of kind %s: %w", kind, live.ListError(kind))
+	}
+	return payload.EnabledByObjects(read, func(id kinds.ID) bool {
+		if resource, err := r.cluster.FindKind(ctx, id.GroupKind()); err == nil {
+			id = resource.Scoped(id)
+		}
+		_, isApplied := live.Find(id)
+		return isApplied
+	}), nil
 }
 
 // capabilitiesOf returns the capabilities that a ClusterVersion enables. An enabled capability is never disabled.

@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"io/fs"
 
+	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/release/signature"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
-
-// reasonLeftOut is the reason of a release that was applied without the manifests that the operator can't read.
-const reasonLeftOut = "ManifestsLeftOut"
 
 // unreadParts are the parts of a release that this operator does not know, and a newer one may know.
 type unreadParts struct {
@@ -54,5 +52,5 @@ func (u unreadParts) err() error {
 		return nil
 	}
 	const message = "the operator of the release, or another newer one, has to apply what this one leaves out"
-	return &reason.Error{Reason: reasonLeftOut, Message: message, Err: u.leftOut}
+	return &reason.Error{Reason: record.ReasonLeftOut, Message: message, Err: u.leftOut}
 }

@@ -39,13 +39,27 @@ spec:
 // futureSettings are added to a release as they are.
 const futureSettings = "-- runlevel.yaml --\nname: default\nregions: [eu]\n"
 
+// costs is an object that a later release deletes.
+const costs = `
+-- 0000_50_old_10_costs.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: costs, namespace: shop}, data: {version: VERSION}}
+`
+
+const noCosts = `
+-- 0000_50_old_10_costs.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: costs, namespace: shop, annotations: {release.openshift.io/delete: "true"}}}
+`
+
 // TestAReleaseThatIsNewerThanTheOperator is applied as far as the operator can read it, and is visibly not complete:
 // its own operator is to take over. Nothing of it is taken for dropped, and the next release is not locked out.
 func TestAReleaseThatIsNewerThanTheOperator(t *testing.T) {
 	t.Parallel()
-	s := begin(t, "1.0.0", shop+old)
+	s := newStage(t)
+	s.enableNone()
+	s.beginWith("1.0.0", shop+old+costs+till)
+	s.report("till", "1.0.0")
 	s.until("installed", isAt("1.0.0"))
-	image := s.push("1.0.1", future+futureSettings)
+	image := s.push("1.0.1", future+futureSettings+noCosts+till)
 	parts := []string{
 		"manifests/0000_30_old_10_prices.yaml:4: its template can't be rendered: unknown field Region: this runlevel " +
 			"knows .ClusterProfile, .Images, .ReleaseImage; a newer one may know it",
@@ -71,11 +85,12 @@ func TestAReleaseThatIsNewerThanTheOperator(t *testing.T) {
 			strings.HasPrefix(working.Message, "Unable to apply 1.0.1: the operator of the release, or another newer "+
 				"one, has to apply what this one leaves out: manifests/0000_30_old_10_prices.yaml:4: ") && !isAt("1.0.1")(v)
 	}
+	s.report("till", "1.0.1")
 	stopped := s.until("applied, and not complete", isIncomplete)
 	if got := stopped.Status.History[0]; got.State != configv1.PartialUpdate || got.Version != "1.0.1" {
 		t.Errorf("the newest entry of the history is %+v", got)
 	}
-	if s.configMap("beside") == nil || s.configMap("prices") == nil {
+	if s.configMap("beside") == nil || s.configMap("prices") == nil || s.of("costs") != "1.0.0" {
 		t.Error("a document beside the Deployment was not applied, or an object that was left out is deleted")
 	}
 	if web := (&appsv1.DeploymentList{}); s.client.List(t.Context(), web) != nil || len(web.Items) > 0 {
@@ -100,8 +115,26 @@ func TestAReleaseThatIsNewerThanTheOperator(t *testing.T) {
 	s.untilSettings("1.0.1")
 	s.until("the same after a restart", isIncomplete)
 
-	s.update(s.push("1.0.2", shop+old))
-	updated := s.until("the next release is complete", isAt("1.0.2"))
+	s.report("till", "1.0.1", func(c *configv1.ClusterOperatorStatus) {
+		c.Conditions[0].Status, c.Conditions[0].Message = configv1.ConditionFalse, "the till is broken"
+	})
+	s.until("a ClusterOperator is not available", func(v *configv1.ClusterVersion) bool {
+		return has("Failing", configv1.ConditionTrue, "MultipleErrors")(v) &&
+			strings.Contains(find(v, "Failing").Message, "the till is broken")
+	})
+	s.report("till", "1.0.1")
+	s.until("available again", isIncomplete)
+
+	s.update(s.push("1.1.0", shop+newer+noCosts+till)) // prices has a capability that is not enabled
+	s.report("till", "1.1.0")
+	updated := s.until("the next release, a minor one, is complete", isAt("1.1.0"))
+	if enabled := updated.Status.Capabilities.EnabledCapabilities; !slices.Equal(enabled, console) {
+		t.Errorf("the enabled capabilities are %v", enabled)
+	}
+	if s.configMap("prices").Data["image"] != "none" {
+		t.Error("the object that was left out is not managed any more")
+	}
+	s.await("the whole release deletes what it has a tombstone of", func() bool { return s.of("costs") == "" })
 	states := slices.Collect(func(yield func(configv1.UpdateState) bool) {
 		for _, entry := range updated.Status.History {
 			if !yield(entry.State) {

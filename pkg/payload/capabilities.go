@@ -83,9 +83,14 @@ func ImplicitlyEnabled(from, payload *Payload) []configv1.ClusterVersionCapabili
 	for _, m := range from.Manifests {
 		applied[m.ID()] = true
 	}
+	return EnabledByObjects(payload, func(id kinds.ID) bool { return applied[id] })
+}
+
+// EnabledByObjects is ImplicitlyEnabled for applied objects.
+func EnabledByObjects(payload *Payload, isApplied func(kinds.ID) bool) []configv1.ClusterVersionCapability {
 	var found []configv1.ClusterVersionCapability
 	for _, exclusion := range payload.Excluded {
-		if exclusion.Filter != ByCapabilities || !applied[exclusion.Manifest.ID()] {
+		if exclusion.Filter != ByCapabilities || !isApplied(exclusion.Manifest.ID()) {
 			continue
 		}
 		for _, name := range exclusion.Manifest.namesFor(ByCapabilities) {

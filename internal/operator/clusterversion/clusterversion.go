@@ -52,10 +52,11 @@ type AppliedRelease struct {
 
 	Mode        graph.Mode // graph.Reconcile if it was complete once; empty until the record has the apply
 	Done, Total int        // manifests
-	IsComplete  bool       // all objects were applied, and are ready
+	IsKept      bool       // all objects that the operator can read were applied, and are ready
+	IsComplete  bool       // all objects of the release were applied, and are ready
 	// Problems are the waits and failures because of which the release is not complete, or not kept in place.
 	Problems []ReleaseProblem
-	// MissingOperators are the ClusterOperators of a complete release that do not exist. Their conditions are unknown:
+	// MissingOperators are the ClusterOperators of a kept release that do not exist. Their conditions are unknown:
 	// they may have been deleted with their definition.
 	MissingOperators []string
 	Deletes          []precondition.Delete // the pending ones

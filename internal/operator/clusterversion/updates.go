@@ -153,7 +153,7 @@ func Risks(observed Observation) []precondition.Finding {
 		})
 	}
 	applied := cmp.Or(observed.Applied, &AppliedRelease{IsComplete: true})
-	if !applied.wasCompleted() {
+	if !applied.wasCompleted() && !applied.IsKept { // otherwise only another release ends the update
 		add(RiskUpdating, "", "An update is already in progress and the details are in the Progressing condition.")
 	}
 	if unmanaged := unmanagedObjects(observed.Overrides); len(unmanaged) > 0 {
