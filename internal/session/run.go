@@ -350,8 +350,9 @@ func (r *run) unlistedNotes() []string {
 
 // findMode returns the mode that follows from the record: install until an install was completed (a release after one
 // with left out manifests is an update), reconcile for the payload that was completed last, otherwise update. An update
-// that was killed, or whose deletes were not all sent, continues as an update. If the record is lost, the objects of the
-// release show that there was one. After an uninstall has begun, the objects that it has deleted are applied in order.
+// that was killed, or whose deletes were not all sent, continues as an update. If the record is lost, the objects of
+// the release show that there was one. After an uninstall has begun, the objects that it has deleted are applied in
+// order.
 func (r *run) findMode() graph.Mode {
 	newest := r.record.Newest()
 	switch {
