@@ -131,7 +131,8 @@ func commonPod(ctx context.Context, c *cluster.Cluster, a, b *policyv1.PodDisrup
 	}
 	requirements, _ := other.Requirements()
 	pods, err := c.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(a.Namespace).List(ctx,
-		metav1.ListOptions{LabelSelector: selector.Add(requirements...).String(), Limit: 1})
+		metav1.ListOptions{LabelSelector: selector.Add(requirements...).String(), Limit: 1,
+			FieldSelector: runningPods})
 	if err != nil || len(pods.Items) == 0 {
 		return ""
 	}

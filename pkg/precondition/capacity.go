@@ -29,6 +29,9 @@ import (
 // maxPodLists limits the Nodes whose pods are listed.
 const maxPodLists = 20
 
+// runningPods selects the pods that have not ended.
+const runningPods = "status.phase!=Succeeded,status.phase!=Failed"
+
 // A podNeed is the pods of the workload of a manifest.
 type podNeed struct {
 	place
@@ -54,6 +57,9 @@ func podNeeds(places []place) []podNeed {
 			if count, isSet, _ := unstructured.NestedInt64(object, "spec", field); isSet {
 				need.count = count
 			}
+		}
+		if count, isSet, _ := unstructured.NestedInt64(object, "spec", "completions"); isSet {
+			need.count = min(need.count, count)
 		}
 		need.requests = requestsOf(need.pod)
 		needs = append(needs, need)
@@ -153,8 +159,9 @@ func (r *nodesRoom) freeOn(ctx context.Context, node *corev1.Node) corev1.Resour
 	if isKnown || r.isUnknown {
 		return free
 	}
-	selector := "spec.nodeName=" + node.Name + ",status.phase!=Succeeded,status.phase!=Failed"
-	pods, err := r.cluster.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: selector})
+	selector := "spec.nodeName=" + node.Name + "," + runningPods
+	pods, err := r.cluster.Client.CoreV1().Pods("").List(ctx,
+		metav1.ListOptions{FieldSelector: selector, ResourceVersion: "0"}) // from the cache of the API server
 	if r.isUnknown = err != nil; r.isUnknown {
 		return nil
 	}
@@ -189,8 +196,15 @@ func (r *nodesRoom) growth(ctx context.Context, need podNeed) int64 {
 		return need.count
 	}
 	manifest := need.manifest.Object()
-	if err != nil || need.id().GroupKind() != kinds.Deployment ||
+	if err != nil || need.id().GroupKind() != kinds.Deployment || need.manifest.IsCreateOnly() ||
 		text(manifest, "spec", "strategy", "type") == "Recreate" {
+		return 0
+	}
+	if _, isSet, _ := unstructured.NestedInt64(manifest.Object, "spec", "replicas"); !isSet { // of an autoscaler
+		need.count, _, _ = unstructured.NestedInt64(live.Object, "spec", "replicas")
+	}
+	surge, _, _ := unstructured.NestedFieldNoCopy(manifest.Object, "spec", "strategy", "rollingUpdate", "maxSurge")
+	if text := fmt.Sprint(surge); text == "0" || text == "0%" { // then a pod is deleted first
 		return 0
 	}
 	unavailable := intstr.FromString("25%")

@@ -24,6 +24,9 @@ const deprecatedMetric = "apiserver_requested_deprecated_apis"
 // maxMetrics limits the size of the metrics of an API server, in bytes.
 const maxMetrics = 64 << 20
 
+// maxMetricLine limits the length of a line of the metrics, in bytes.
+const maxMetricLine = 1 << 20
+
 // A DeprecatedAPI is a version of a resource that clients have requested, and that will not be served any more.
 type DeprecatedAPI struct {
 	schema.GroupVersionResource
@@ -69,6 +72,7 @@ func requestedDeprecated(ctx context.Context, c *cluster.Cluster) ([]DeprecatedA
 	defer stream.Close()
 	var lines strings.Builder // of this metric alone: all metrics take much memory
 	scanner := bufio.NewScanner(io.LimitReader(stream, maxMetrics))
+	scanner.Buffer(nil, maxMetricLine)
 	for scanner.Scan() {
 		if strings.HasPrefix(scanner.Text(), deprecatedMetric) {
 			lines.WriteString(scanner.Text() + "\n")

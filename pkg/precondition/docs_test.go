@@ -126,7 +126,7 @@ func narrowed(t *testing.T) *precondition.Facts {
 	}}
 	f.NotReady = []precondition.Obstacle{{
 		ID: kinds.NewID(kinds.Node, "", "worker-3"), Since: now.Add(-5 * time.Minute),
-		Why: "not ready (NodeStatusUnknown: Kubelet stopped posting node status.), so pods of the release can't start " +
+		Why: "not ready (NodeStatusUnknown), so pods of the release can't start " +
 			"or end there",
 		Resolution: "repairing it, or deleting the Node if its machine no longer exists",
 	}}

@@ -3,6 +3,7 @@ package precondition
 import (
 	"context"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -20,6 +21,9 @@ import (
 
 // atOnce bounds the requests at a time.
 const atOnce = 16
+
+// maxAdvice limits the time of the checks that only warn.
+const maxAdvice = time.Minute
 
 // An Input describes the update.
 type Input struct {
@@ -65,10 +69,12 @@ func Gather(ctx context.Context, c *cluster.Cluster, input Input) (*Facts, error
 	f.TombstoneObjects, f.Claims = input.tombstoneObjects(), input.claims(ctx, c, places)
 	f.Deleted = input.findDeleted(ctx, c, places)
 	if !input.isApplied() {
-		f.readDefinitions(ctx, c, places)
-		f.readNodes(ctx, c, places)
-		f.readBudgets(ctx, c)
-		f.readDeprecated(ctx, c)
+		advisory, cancel := context.WithTimeout(ctx, maxAdvice)
+		defer cancel()
+		f.readDefinitions(ctx, advisory, c, places)
+		f.readNodes(advisory, c, places)
+		f.readBudgets(advisory, c)
+		f.readDeprecated(advisory, c)
 	}
 	f.Missing, f.RightsErr = input.missingRights(ctx, c, places)
 	if len(f.Missing) > 0 {

@@ -15,8 +15,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// maxObjects limits the objects of a definition that are validated.
-const maxObjects = 500
+// maxObjects limits the objects of a definition that are validated, and objectsAtOnce those of a request.
+const (
+	maxObjects    = 500
+	objectsAtOnce = 20
+)
 
 // A NarrowedDefinition is a definition of the payload that allows less than the one on the cluster.
 type NarrowedDefinition struct {
@@ -24,12 +27,13 @@ type NarrowedDefinition struct {
 	Change    *crdchange.Change
 	Validated int        // number of objects that were validated
 	Unfit     []Obstacle // objects that the new definition does not allow
+	isPart    bool       // there are more objects
+	live      map[string]any
 }
 
 // narrow returns what the definition of a manifest takes away from a live one; nil if it takes nothing away. It leaves
 // out the versions that StoredVersions reports.
-func narrow(ctx context.Context, c *cluster.Cluster, m *payload.Manifest, live map[string]any,
-	stored []string) *NarrowedDefinition {
+func narrow(m *payload.Manifest, live map[string]any, stored []string) *NarrowedDefinition {
 	change := crdchange.Compare(live, m.Object().Object)
 	if change == nil {
 		return nil
@@ -37,12 +41,9 @@ func narrow(ctx context.Context, c *cluster.Cluster, m *payload.Manifest, live m
 	change.Removed = slices.DeleteFunc(change.Removed, func(version string) bool {
 		return slices.Contains(stored, version)
 	})
-	found := &NarrowedDefinition{Manifest: m, Change: change}
+	found := &NarrowedDefinition{Manifest: m, Change: change, live: live}
 	if len(found.effects()) == 0 {
 		return nil
-	}
-	if len(change.RemovedFields)+len(change.RequiredFields)+len(change.NarrowedFields) > 0 {
-		found.validate(ctx, c)
 	}
 	return found
 }
@@ -58,27 +59,40 @@ func (n *NarrowedDefinition) effects() []string {
 	return effects
 }
 
-// validate finds objects that the definition does not allow. Objects that can't be listed are not judged.
+// validate finds objects that the definition does not allow, and the one on the cluster does. Objects that can't be
+// listed are not judged. Few are held at a time, since they may be large.
 func (n *NarrowedDefinition) validate(ctx context.Context, c *cluster.Cluster) {
 	definition, err := crd.NewDefinition(n.Manifest.Object().Object)
-	if err != nil {
-		return // the API server refuses it
+	before, errBefore := crd.NewDefinition(n.live)
+	if err != nil || errBefore != nil ||
+		len(n.Change.RemovedFields)+len(n.Change.RequiredFields)+len(n.Change.NarrowedFields) == 0 {
+		return // the API server refuses the definition, or the schema allows as much
 	}
 	_, versions := cluster.DefinedKind(n.Manifest.Object())
 	for _, version := range versions {
-		list, err := c.In(version, "").List(ctx, metav1.ListOptions{Limit: maxObjects})
-		if err != nil {
-			continue // the cluster may not serve a new version
-		}
-		n.Validated = len(list.Items)
-		for i := range list.Items {
-			if problems := definition.Check(ctx, list.Items[i].Object); len(problems) > 0 {
-				n.Unfit = append(n.Unfit, Obstacle{
-					ID: version.IDOf(&list.Items[i]), Why: describeProblem(problems[0]),
-				})
+		options := metav1.ListOptions{Limit: objectsAtOnce}
+		for n.Validated < maxObjects {
+			list, err := c.In(version, "").List(ctx, options)
+			if err != nil {
+				break // the cluster may not serve a new version
+			}
+			for i := range list.Items {
+				object := list.Items[i].Object
+				if problems := definition.Check(ctx, object); len(problems) > 0 && len(before.Check(ctx, object)) == 0 {
+					n.Unfit = append(n.Unfit, Obstacle{
+						ID: version.IDOf(&list.Items[i]), Why: describeProblem(problems[0]),
+					})
+				}
+			}
+			n.Validated += len(list.Items)
+			if options.Continue = list.GetContinue(); options.Continue == "" {
+				return
 			}
 		}
-		return
+		if n.Validated > 0 {
+			n.isPart = true
+			return
+		}
 	}
 }
 
@@ -102,6 +116,9 @@ func judgeNarrowed(f *Facts) []Finding {
 	var findings []Finding
 	for _, narrowed := range f.Narrowed {
 		m, objects, count := narrowed.Manifest, "", printable.Count(narrowed.Validated, "object")
+		if narrowed.isPart {
+			count = "the first " + count
+		}
 		resolution := "keeping it in the definition, or changing the clients and objects that need it"
 		switch {
 		case len(narrowed.Unfit) > 0:

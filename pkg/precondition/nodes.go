@@ -33,8 +33,9 @@ func (f *Facts) readNodes(ctx context.Context, c *cluster.Cluster, places []plac
 		if ready := readiness(node); ready.Status != corev1.ConditionTrue {
 			f.NotReady = append(f.NotReady, Obstacle{
 				ID: kinds.NewID(kinds.Node, "", node.Name), Since: ready.LastTransitionTime.Time,
-				Why: fmt.Sprintf("not ready (%s: %s), so pods of the release can't start or end there", ready.Reason,
-					printable.Line(ready.Message)),
+				// without the message, which may have an age
+				Why: fmt.Sprintf("not ready (%s), so pods of the release can't start or end there",
+					printable.Line(ready.Reason)),
 				Resolution: "repairing it, or deleting the Node if its machine no longer exists",
 			})
 		} else if !node.Spec.Unschedulable {
@@ -52,7 +53,7 @@ func readiness(node *corev1.Node) corev1.NodeCondition {
 		return condition.Type == corev1.NodeReady
 	})
 	if index < 0 {
-		return corev1.NodeCondition{Reason: "NoCondition", Message: "none", LastTransitionTime: node.CreationTimestamp}
+		return corev1.NodeCondition{Reason: "NoCondition", LastTransitionTime: node.CreationTimestamp}
 	}
 	return node.Status.Conditions[index]
 }

@@ -29,7 +29,7 @@ func (input Input) isApplied() bool {
 
 // readDefinitions compares the definitions of the payload with those on the cluster. A definition that can't be read
 // is judged by its dry run.
-func (f *Facts) readDefinitions(ctx context.Context, c *cluster.Cluster, places []place) {
+func (f *Facts) readDefinitions(ctx, advisory context.Context, c *cluster.Cluster, places []place) {
 	var definitions []*payload.Manifest
 	for _, place := range places {
 		m := place.manifest
@@ -43,7 +43,7 @@ func (f *Facts) readDefinitions(ctx context.Context, c *cluster.Cluster, places 
 		m := definitions[i]
 		if live, err := c.Get(ctx, m.ID()); err == nil && live.GetDeletionTimestamp() == nil {
 			lacking[i] = lackingVersions(live, m.Object())
-			narrowed[i] = narrow(ctx, c, m, live.Object, lacking[i])
+			narrowed[i] = narrow(m, live.Object, lacking[i])
 		}
 	})
 	for i, m := range definitions {
@@ -51,6 +51,7 @@ func (f *Facts) readDefinitions(ctx context.Context, c *cluster.Cluster, places 
 			f.Stored = append(f.Stored, StoredVersion{m, version})
 		}
 		if narrowed[i] != nil {
+			narrowed[i].validate(advisory, c)
 			f.Narrowed = append(f.Narrowed, *narrowed[i])
 		}
 	}

@@ -146,7 +146,7 @@ func (w *schemaWalk) compare(path string, before, after map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(oldProperties)) {
 		old, _ := oldProperties[name].(map[string]any)
 		next, stays := newProperties[name].(map[string]any)
-		if !stays && loses {
+		if !stays && loses && !isImplicit(path, name, after) {
 			w.change.RemovedFields = append(w.change.RemovedFields, Field{w.version, join(path, name)})
 		}
 		w.compare(join(path, name), old, next)
@@ -177,10 +177,16 @@ func (w *schemaWalk) compareRequired(path string, before, after map[string]any) 
 	for _, required := range newNames {
 		name, isText := required.(string)
 		property, _ := properties[name].(map[string]any)
-		if isText && !known[name] && property["default"] == nil {
+		if isText && !known[name] && property["default"] == nil && !isImplicit(path, name, after) {
 			w.change.RequiredFields = append(w.change.RequiredFields, Field{w.version, join(path, name)})
 		}
 	}
+}
+
+// isImplicit reports whether every object at a path has a field, whatever its schema says.
+func isImplicit(path, name string, schema map[string]any) bool {
+	isObject := path == "" || schema["x-kubernetes-embedded-resource"] == true
+	return isObject && (name == "apiVersion" || name == "kind" || name == "metadata")
 }
 
 func join(path, name string) string {
@@ -219,7 +225,7 @@ func (w *schemaWalk) compareValues(path string, before, after map[string]any) {
 		var deletions []string
 		for _, value := range old {
 			if !slices.ContainsFunc(listed, func(v any) bool { return reflect.DeepEqual(v, value) }) {
-				deletions = append(deletions, fmt.Sprint(value))
+				deletions = append(deletions, printable.Line(fmt.Sprint(value)))
 			}
 		}
 		if len(deletions) > 0 {
