@@ -207,7 +207,11 @@ func (f *installFlags) run(command *cobra.Command, streams core.Streams) error {
 	}
 	report := OperatorReport{Release: program.Release, Image: program.Image}
 	return f.setupFlags.run(ctx, streams, report, last, func(i *setup.Installer) error {
-		if err := i.Install(ctx, program); err != nil || !waits {
+		err := i.Install(ctx, program)
+		if errors.Is(err, setup.ErrSettings) {
+			return core.Misuse(err)
+		}
+		if err != nil || !waits {
 			return err
 		}
 		return i.AwaitOperator(ctx, f.timeout)
@@ -288,8 +292,10 @@ func (f *installFlags) check() error {
 		return core.Misusef("--feature-set: unknown feature set %q: use one of %s", set,
 			strings.Join(payload.FeatureSets(), ", "))
 	}
-	if err := f.prometheus.Check(); err != nil {
-		return core.Misusef("%s", err)
+	if f.prometheus.URL != "" { // otherwise it may be in the operator's settings
+		if err := f.prometheus.Check(); err != nil {
+			return core.Misuse(err)
+		}
 	}
 	return f.setupFlags.check()
 }

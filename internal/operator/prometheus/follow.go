@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"sync"
@@ -38,7 +39,7 @@ type Follower struct {
 	queries  map[string]*followedQuery // nil until Follow is called: another replica leads
 	alerts   []clusterversion.Alert    // from the last request that succeeded
 	hasRead  bool                      // a request for alerts has succeeded
-	alertErr error                     // error of the last request for alerts
+	alertErr error                     // why alerts can't be read; nil after a request that succeeded
 }
 
 // A followedQuery is a query, and its last result.
@@ -48,17 +49,24 @@ type followedQuery struct {
 	followedAt time.Time
 }
 
-// New returns a follower; nil if the options have no Prometheus, and the cluster is not OpenShift.
+// New returns a follower; nil if its URL is None.
 func New(o Options, notify func()) (*Follower, error) {
-	o = o.orOpenShifts(serviceCA)
-	if err := o.Check(); o.URL == "" || err != nil {
+	if err := o.Check(); o.URL == None || err != nil {
 		return nil, err
 	}
+	return newFollower(o.orOpenShifts(serviceCA), notify)
+}
+
+func newFollower(o Options, notify func()) (*Follower, error) {
 	client, err := newClient(o)
-	if err != nil {
+	if err != nil && !errors.Is(err, errMissing) {
 		return nil, err
 	}
-	return &Follower{client: client, notify: notify, wake: make(chan struct{}, 1)}, nil
+	f := &Follower{client: client, notify: notify, wake: make(chan struct{}, 1)}
+	if errors.Is(err, fs.ErrNotExist) {
+		f.alertErr = err // not OpenShift, or not yet: nothing to report
+	}
+	return f, nil
 }
 
 // Follow has queries evaluated, and returns the last results. It returns nil without a Prometheus, or
@@ -199,7 +207,8 @@ func (f *Follower) nextQuery(now time.Time) (string, time.Time) {
 // isMissing reports whether the server did not exist at the last request.
 func (f *Follower) isMissing() bool { return errors.Is(f.alertErr, errMissing) }
 
-// readAlerts reads the firing alerts. If that fails, the last ones count, and the first error stays.
+// readAlerts reads the firing alerts. If that fails, the last ones count, and the first error stays: the text of an
+// error may differ each time. Only an error of a server that exists replaces that of a missing one, and vice versa.
 func (f *Follower) readAlerts(ctx context.Context) {
 	alerts, err := f.client.alerts(ctx)
 	if ctx.Err() != nil {
@@ -214,9 +223,12 @@ func (f *Follower) readAlerts(ctx context.Context) {
 	switch {
 	case err == nil:
 		f.alerts, f.hasRead, f.alertErr = alerts, true, nil
-	case f.alertErr == nil, errors.Is(err, errMissing) && !f.isMissing():
+	case f.alertErr == nil, f.isMissing() != errors.Is(err, errMissing),
+		f.isMissing() && f.alertErr.Error() != err.Error():
 		f.alertErr = err
 		ctrl.LoggerFrom(ctx).Info("alerts not read", "reason", err.Error())
+	default:
+		return
 	}
 	f.notify()
 }

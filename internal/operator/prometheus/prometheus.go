@@ -6,6 +6,7 @@
 package prometheus
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -30,17 +31,21 @@ import (
 
 // Options configure a client.
 type Options struct {
-	URL       string // empty for no Prometheus
-	CAFile    string // certificates of authorities, beside those of the system
-	TokenFile string // a bearer token, which is read for each request
+	// URL is empty for OpenShift's Prometheus, if there is one, and None for no Prometheus.
+	URL       string `json:"prometheus-url"`
+	CAFile    string `json:"prometheus-ca-file"`    // certificates of authorities, beside those of the system
+	TokenFile string `json:"prometheus-token-file"` // a bearer token, which is read for each request
 
 	isOpenShifts bool // it is OpenShift's own, which may not exist
 }
 
+// None is the URL of no Prometheus, not even of OpenShift's.
+const None = "none"
+
 // AddFlags adds the flags of the options, which the operator and its installer have.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.URL, "prometheus-url", "", "a Prometheus that evaluates the queries of risks of updates, and "+
-		"whose alerts are risks, too (default: OpenShift's, if there is one)")
+		"whose alerts are risks, too (default: OpenShift's, if there is one; \"none\": no Prometheus)")
 	flags.StringVar(&o.CAFile, "prometheus-ca-file", "",
 		"a file with the certificates of authorities for the Prometheus, in the operator's pod")
 	flags.StringVar(&o.TokenFile, "prometheus-token-file", "",
@@ -51,10 +56,10 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 // operator's Deployment mounts it.
 const serviceCA = "/etc/runlevel/service-ca/service-ca.crt"
 
-// orOpenShifts returns the options. If they are empty and the authorities exist, it returns those of OpenShift's own
-// Prometheus, like the cluster-version operator.
+// orOpenShifts returns the options. If they are empty, it returns those of OpenShift's own Prometheus, like the
+// cluster-version operator.
 func (o Options) orOpenShifts(authorities string) Options {
-	if _, err := os.Stat(authorities); err != nil || o != (Options{}) {
+	if o != (Options{}) {
 		return o
 	}
 	return Options{
@@ -66,10 +71,11 @@ func (o Options) orOpenShifts(authorities string) Options {
 // Check returns the error in the options.
 func (o Options) Check() error {
 	parsed, err := url.Parse(o.URL)
+	isUnset := o.URL == "" || o.URL == None
 	switch {
-	case o.URL == "" && (o.CAFile != "" || o.TokenFile != ""):
+	case isUnset && (o.CAFile != "" || o.TokenFile != ""):
 		return errors.New("--prometheus-ca-file and --prometheus-token-file need --prometheus-url")
-	case o.URL == "":
+	case isUnset:
 		return nil
 	case err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https":
 		return errors.New("--prometheus-url: write the URL of a Prometheus, such as https://prometheus.example:9090")
@@ -87,44 +93,68 @@ const (
 	maxError       = 300     // bytes of a message
 )
 
-// A client sends requests to a Prometheus.
+// A client sends requests to a Prometheus, one at a time.
 type client struct {
-	api        promv1.API
-	timeout    time.Duration
-	isOptional bool // the server may not exist
+	options Options
+	timeout time.Duration
+	api     promv1.API // nil before the first connect that succeeds
+	pem     []byte     // content of options.CAFile that api trusts
 }
 
-// errMissing is the error of an optional server that does not exist.
+// errMissing is the error of OpenShift's server, or of its authorities, if they do not exist.
 var errMissing = errors.New("no such service")
 
 func newClient(o Options) (*client, error) {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if o.CAFile != "" {
-		pem, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("--prometheus-ca-file: %w", err)
-		}
-		authorities, err := x509.SystemCertPool()
-		if err != nil {
-			authorities = x509.NewCertPool()
-		}
-		if !authorities.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--prometheus-ca-file: %s has no certificate in PEM", o.CAFile)
-		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: authorities}
+	c := &client{options: o, timeout: requestTimeout}
+	return c, c.connect()
+}
+
+// connect sets the API. It does so again when the authorities have changed: they are rotated, and OpenShift may create
+// them after the operator has started.
+func (c *client) connect() error {
+	pem, authorities, err := readAuthorities(c.options.CAFile)
+	switch {
+	case err != nil && c.options.isOpenShifts:
+		return fmt.Errorf("%w: %w", errMissing, err)
+	case err != nil:
+		return fmt.Errorf("--prometheus-ca-file: %w", err)
+	case c.api != nil && bytes.Equal(pem, c.pem):
+		return nil
 	}
-	if o.isOpenShifts {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{RootCAs: authorities}
+	if c.options.isOpenShifts {
 		transport.Proxy = nil // it is in the cluster
 	}
-	connection, err := api.NewClient(api.Config{Address: o.URL, Client: &http.Client{
-		Transport: &roundTripper{base: transport, tokenFile: o.TokenFile},
+	connection, err := api.NewClient(api.Config{Address: c.options.URL, Client: &http.Client{
+		Transport: &roundTripper{base: transport, tokenFile: c.options.TokenFile},
 		// the token is for this server only
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &client{api: promv1.NewAPI(connection), timeout: requestTimeout, isOptional: o.isOpenShifts}, nil
+	c.api, c.pem = promv1.NewAPI(connection), pem
+	return nil
+}
+
+// readAuthorities returns the content of a file, and its certificates beside those of the system; nil without a file.
+func readAuthorities(file string) ([]byte, *x509.CertPool, error) {
+	if file == "" {
+		return nil, nil, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	authorities, err := x509.SystemCertPool()
+	if err != nil {
+		authorities = x509.NewCertPool()
+	}
+	if !authorities.AppendCertsFromPEM(pem) {
+		return nil, nil, fmt.Errorf("%s has no certificate in PEM", file)
+	}
+	return pem, authorities, nil
 }
 
 // A roundTripper adds the token to requests, and limits responses.
@@ -160,6 +190,9 @@ func (r *roundTripper) RoundTrip(request *http.Request) (*http.Response, error) 
 func (c *client) query(ctx context.Context, query string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
+	if err := c.connect(); err != nil {
+		return false, err
+	}
 	result, _, err := c.api.Query(ctx, query, time.Now())
 	if err != nil {
 		return false, fmt.Errorf("executing PromQL query: %w", shorten(err))
@@ -181,10 +214,13 @@ func (c *client) query(ctx context.Context, query string) (bool, error) {
 func (c *client) alerts(ctx context.Context) ([]clusterversion.Alert, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
+	if err := c.connect(); err != nil {
+		return nil, err
+	}
 	result, err := c.api.Alerts(ctx)
 	var lookup *net.DNSError
 	switch {
-	case c.isOptional && errors.As(err, &lookup) && lookup.IsNotFound:
+	case c.options.isOpenShifts && errors.As(err, &lookup) && lookup.IsNotFound:
 		return nil, errMissing
 	case err != nil:
 		return nil, shorten(err)

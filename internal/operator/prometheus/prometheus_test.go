@@ -216,17 +216,11 @@ func (u *unreachable) Do(context.Context, *http.Request) (*http.Response, []byte
 	return nil, nil, &url.Error{Op: "Get", Err: &net.DNSError{Err: "no such host", IsNotFound: true}}
 }
 
-// TestPrometheusOfOpenShift checks that an operator without flags reads OpenShift's Prometheus on OpenShift only, and
-// that one request per interval looks whether it exists.
+// TestPrometheusOfOpenShift checks that an operator without flags reads OpenShift's Prometheus, and that one request
+// per interval looks whether it exists.
 func TestPrometheusOfOpenShift(t *testing.T) {
 	t.Parallel()
-	authorities := filepath.Join(t.TempDir(), "service-ca.crt")
-	if got := (Options{}).orOpenShifts(authorities); got != (Options{}) {
-		t.Errorf("without authorities of services: got %+v, want no Prometheus", got)
-	}
-	if err := os.WriteFile(authorities, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	const authorities = "service-ca.crt"
 	if got := (Options{}).orOpenShifts(authorities); got.CAFile != authorities || got.Check() != nil ||
 		got.URL != "https://thanos-querier.openshift-monitoring.svc:9091" {
 		t.Errorf("got %+v, want OpenShift's Prometheus", got)
@@ -242,7 +236,7 @@ func TestPrometheusOfOpenShift(t *testing.T) {
 	}
 	server := &unreachable{Client: connection}
 	f := &Follower{
-		client: &client{api: promv1.NewAPI(server), timeout: time.Minute, isOptional: true},
+		client: &client{api: promv1.NewAPI(server), timeout: time.Minute, options: Options{isOpenShifts: true}},
 		notify: func() {}, wake: make(chan struct{}, 1),
 		alerts: []clusterversion.Alert{{}}, alertErr: errors.New("down"),
 	}
@@ -274,6 +268,8 @@ func TestCheckOfOptions(t *testing.T) {
 		{Options{URL: "prometheus.example:9090"}, "write the URL of a Prometheus"},
 		{Options{URL: "http://prometheus.example", TokenFile: "token"}, "a token is only sent over https"},
 		{Options{CAFile: "ca.crt"}, "need --prometheus-url"},
+		{Options{URL: None}, ""},
+		{Options{URL: None, TokenFile: "token"}, "need --prometheus-url"},
 	} {
 		err := c.options.Check()
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

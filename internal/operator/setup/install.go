@@ -68,16 +68,21 @@ func (i *Installer) Install(ctx context.Context, program Program) error {
 	if err := i.checkAlone(ctx); err != nil {
 		return err
 	}
+	settings, err := i.mergeSettings(ctx, program.Settings)
+	if err != nil {
+		return err
+	}
 	for _, object := range install.Objects() {
 		if object.GroupVersionKind() == deployments {
 			if err := i.ensureVersion(ctx); err != nil {
 				return err
 			}
-			text, err := i.applySettings(ctx, program.Settings)
-			if err == nil {
-				err = errors.Join(program.setIn(object), setSettings(object, text))
+			if len(program.Settings) > 0 {
+				if err := i.applySettings(ctx, settings); err != nil {
+					return err
+				}
 			}
-			if err != nil {
+			if err := errors.Join(program.setIn(object), setSettings(object, settings)); err != nil {
 				return err
 			}
 		}

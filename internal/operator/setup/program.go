@@ -18,12 +18,16 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/operator/prometheus"
 	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // ownImage is the name of the operator's image in the image-references of a release.
 const ownImage = "runlevel"
+
+// ErrSettings is the error of flags that contradict the operator's other settings.
+var ErrSettings = errors.New("with the settings in")
 
 // ErrOnDisk is the error of a release in a folder or an archive.
 var ErrOnDisk = errors.New("is on this machine, where the operator can't read it: push it to a registry")
@@ -103,8 +107,8 @@ const (
 	settingsAnnotation = "runlevel.dev/settings"
 )
 
-// applySettings adds flags of the operator to its ConfigMap, and returns the file with all flags.
-func (i *Installer) applySettings(ctx context.Context, flags map[string]any) (string, error) {
+// mergeSettings adds flags of the operator to those of its ConfigMap, and returns the file with all flags.
+func (i *Installer) mergeSettings(ctx context.Context, flags map[string]any) (string, error) {
 	before, err := i.Cluster.Client.CoreV1().ConfigMaps(theSettings.Namespace).Get(ctx, theSettings.Name,
 		metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -115,12 +119,24 @@ func (i *Installer) applySettings(ctx context.Context, flags map[string]any) (st
 		return text, nil
 	}
 	text, err = addFlags(text, flags)
+	var options prometheus.Options
+	if err == nil {
+		err = yaml.Unmarshal([]byte(text), &options)
+	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %s: %w", theSettings, settingsFile, err)
 	}
+	if err := options.Check(); err != nil {
+		return "", fmt.Errorf("%w %s: %w", ErrSettings, theSettings, err)
+	}
+	return text, nil
+}
+
+// applySettings applies the ConfigMap of the operator's flags.
+func (i *Installer) applySettings(ctx context.Context, text string) error {
 	wanted := settingsObject()
 	wanted.Object["data"] = map[string]any{settingsFile: text}
-	return text, i.apply(ctx, wanted)
+	return i.apply(ctx, wanted)
 }
 
 // settingsObject returns the ConfigMap without its data.
@@ -132,7 +148,8 @@ func settingsObject() *unstructured.Unstructured {
 	return settings
 }
 
-// addFlags returns a file of flags with some flags added. It returns the same text if the file has them.
+// addFlags returns a file of flags with some flags added. It returns the same text if the file has them. Without a
+// Prometheus, it removes its files.
 func addFlags(text string, flags map[string]any) (string, error) {
 	var all map[string]any
 	if err := yaml.Unmarshal([]byte(text), &all); err != nil {
@@ -141,6 +158,10 @@ func addFlags(text string, flags map[string]any) (string, error) {
 	next := maps.Clone(all)
 	if next == nil {
 		next = map[string]any{}
+	}
+	if flags["prometheus-url"] == prometheus.None {
+		delete(next, "prometheus-ca-file")
+		delete(next, "prometheus-token-file")
 	}
 	maps.Copy(next, flags)
 	if reflect.DeepEqual(all, next) {
