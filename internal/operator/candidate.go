@@ -65,6 +65,11 @@ func (c *candidate) prepare(ctx context.Context, current *currentRelease) (err e
 	if err := c.verify(ctx, current); err != nil {
 		return err
 	}
+	var before *payload.Payload
+	if current != nil {
+		before = current.release.payload
+		c.machine.releases.keep(current.release.target.Image) // preflights of many images do not evict it
+	}
 	opened, err := c.machine.releases.open(ctx, c.target)
 	if err != nil {
 		return err
@@ -72,10 +77,6 @@ func (c *candidate) prepare(ctx context.Context, current *currentRelease) (err e
 	defer opened.Close()
 	defer c.machine.health.enter("loading and judging a release")()
 	c.enter(ctx, clusterversion.Loading)
-	var before *payload.Payload
-	if current != nil {
-		before = current.release.payload
-	}
 	if c.payload, c.unread, err = c.machine.releases.load(ctx, opened, c.target, before); err != nil {
 		return err
 	}

@@ -20,30 +20,37 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// repeatPreflight is the pause after a preflight with a result. maxDryRuns limits the time of its dry runs: it is
-// shorter than the time after which a probe fails.
+// repeatPreflight is the pause after a preflight with a result, and settlePreflight the one before a preflight that
+// replaces another: each of several edits would begin the dry runs again. maxPreflight limits the time of a preflight:
+// it is shorter than the time after which a probe fails.
 const (
 	repeatPreflight = 5 * time.Minute
-	maxDryRuns      = 10 * time.Minute
+	settlePreflight = 2 * time.Second
+	maxPreflight    = 12 * time.Minute
 )
 
 // runPreflight takes the preflight of a target through the states, and returns the pause before it is repeated. If it
-// has no result, it is repeated as soon as a refused target is, unless its dry runs take too long.
+// has no result, it is repeated as soon as a refused target is, unless it takes too long.
 func (m *stateMachine) runPreflight(
 	ctx context.Context, requested *target, isRetry bool, backoff *wait.Backoff,
 ) (pause time.Duration) {
 	next := &candidate{
 		machine: m, targetRelease: targetRelease{target: requested.Preflight}, isRetry: isRetry, isPreflight: true,
 	}
-	err := m.attempt(ctx, next, requested)
+	limited, cancel := context.WithTimeoutCause(ctx, maxPreflight,
+		fmt.Errorf("the preflight did not end: %w after %s", apply.ErrTimeout, maxPreflight))
+	defer cancel()
+	err := m.attempt(limited, next, requested)
 	releaseMemory()
 	switch {
 	case err == nil:
 		*backoff = retryAcceptance
-		next.publish(ctx)
-	case !errors.Is(err, apply.ErrTimeout):
+	case errors.Is(err, apply.ErrTimeout):
+		next.acceptance.Err = err
+	default:
 		return backoff.Step()
 	}
+	next.publish(ctx)
 	return repeatPreflight
 }
 
@@ -84,7 +91,7 @@ func (c *candidate) inspect(ctx context.Context, s *session.Session) (*session.O
 	}
 	c.acceptance.Release.Version = c.payload.Version
 	effects := &clusterversion.Effects{}
-	options.Apply.Timeout, options.Apply.OnPreview = maxDryRuns, func(change *object.Change) { note(effects, change) }
+	options.Apply.OnPreview = func(change *object.Change) { note(effects, change) }
 	outcome := s.Preview(ctx, c.payload, options)
 	isUndone := func(change object.Change) bool {
 		return change.Action == object.NotDone || change.Err != nil && cluster.IsNoAnswer(change.Err)

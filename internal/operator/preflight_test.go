@@ -155,6 +155,7 @@ func TestPreflight(t *testing.T) {
 	s.ask(&configv1.Update{Version: "1.1.0", Mode: configv1.UpdateModePreflight})
 	again := s.until("the preflight has a result again",
 		has(preflightPassed, configv1.ConditionFalse, "PreconditionChecks"))
+	result.LastTransitionTime = find(again, preflightPassed).LastTransitionTime
 	s.must(s.end())
 	runs := guard.dryRuns.Load()
 	s.start()

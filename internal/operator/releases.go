@@ -46,6 +46,18 @@ func newReleases(c *cluster.Cluster, o Options) *releases {
 	}}
 }
 
+// keep notes the use of an image: prune removes the images that were used longest ago.
+func (r *releases) keep(image string) {
+	now := time.Now()
+	_ = os.Chtimes(r.cached(image), now, now) // it may not be cached
+}
+
+// cached returns the folder of an image in the cache.
+func (r *releases) cached(image string) string {
+	_, digest, _ := strings.Cut(image, "@")
+	return filepath.Join(r.folder, strings.ReplaceAll(digest, ":", "-"))
+}
+
 // open opens the source of a target.
 func (r *releases) open(ctx context.Context, t *target) (*source.Release, error) {
 	image := t.Image
@@ -53,11 +65,10 @@ func (r *releases) open(ctx context.Context, t *target) (*source.Release, error)
 		return source.Open(ctx, image, r.source)
 	}
 	_, digest, _ := strings.Cut(image, "@")
-	cached := filepath.Join(r.folder, strings.ReplaceAll(digest, ":", "-"))
+	cached := r.cached(image)
 	if r.folder != "" {
 		if _, err := os.Stat(cached); err == nil {
-			now := time.Now()
-			_ = os.Chtimes(cached, now, now) // prune removes the oldest first
+			r.keep(image)
 			return &source.Release{FS: os.DirFS(cached), Kind: source.Image, Image: image, Digest: digest}, nil
 		}
 	}

@@ -229,6 +229,7 @@ func (m *stateMachine) acceptTargets(ctx context.Context) error {
 	for {
 		requested := m.requested()
 		isRetry := requested == last
+		isReplaced := !isRetry && last != nil && last.Preflight != nil
 		if !isRetry {
 			last, backoff = requested, retryAcceptance
 		}
@@ -238,7 +239,10 @@ func (m *stateMachine) acceptTargets(ctx context.Context) error {
 		case refusal != nil:
 			m.refusePreflight(ctx, requested, refusal)
 			retry = time.After(backoff.Step())
-		case requested != nil && requested.Preflight != nil:
+		case requested == nil || requested.Preflight == nil:
+		case isReplaced:
+			retry = time.After(settlePreflight)
+		default:
 			retry = time.After(m.runPreflight(ctx, requested, isRetry, &backoff))
 		}
 		if err := m.awaitReason(ctx, requested, refusal, retry); err != nil {

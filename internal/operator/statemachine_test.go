@@ -24,6 +24,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -87,6 +88,10 @@ func TestPacesOfAPreflight(t *testing.T) {
 	t.Parallel()
 	var isAway atomic.Bool
 	send := func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+		_, isLimited := request.Context().Deadline()
+		if strings.HasSuffix(request.URL.Path, "/poddisruptionbudgets") && !isLimited {
+			t.Error("the gate of a preflight runs without a deadline")
+		}
 		if isAway.Load() && strings.HasSuffix(request.URL.Path, "/namespaces/later") {
 			return nil, syscall.ECONNREFUSED
 		}
@@ -101,8 +106,10 @@ func TestPacesOfAPreflight(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = held.Release(nil) })
-	m, checked := newStateMachine(c, Options{}), &target{Release: configv1.Release{Image: t.TempDir()}}
-	requested := &target{Preflight: checked}
+	m, checked := newStateMachine(c, Options{CacheDir: t.TempDir()}),
+		&target{Release: configv1.Release{Image: t.TempDir()}}
+	requested := &target{Release: configv1.Release{Image: "shop@sha256:0"}, Preflight: checked}
+	isKept := cacheImages(t, m.releases, "shop@sha256:0", "shop@sha256:1", "shop@sha256:2", "shop@sha256:3")
 	m.session, m.input.target = held, requested
 	m.current = &currentRelease{release: targetRelease{target: requested, payload: &payload.Payload{}}}
 	backoff := retryAcceptance
@@ -113,6 +120,9 @@ func TestPacesOfAPreflight(t *testing.T) {
 		}
 	}
 	pace(2 * time.Second)
+	if !isKept() {
+		t.Error("preflights of other images evict the current release from the cache")
+	}
 	pace(4 * time.Second)
 	write := func(file, manifest string) {
 		t.Helper()
@@ -135,4 +145,69 @@ func TestPacesOfAPreflight(t *testing.T) {
 	}
 	checked.Image = "/none"
 	pace(4 * time.Second)
+	late, cancel := context.WithTimeoutCause(t.Context(), 0, apply.ErrTimeout)
+	defer cancel()
+	got := m.runPreflight(late, requested, false, &backoff)
+	if err := m.preflight.Err; got != 5*time.Minute || !errors.Is(err, apply.ErrTimeout) {
+		t.Errorf("a preflight that has taken too long is repeated after %s: %v", got, err)
+	}
+
+	expectSettling(t, m)
+}
+
+// expectSettling checks that a preflight that replaces another one begins after a pause.
+func expectSettling(t *testing.T, m *stateMachine) {
+	t.Helper()
+	request := func() (requested time.Time) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.input.target = &target{Release: m.current.release.target.Release,
+			Preflight: &target{Release: configv1.Release{Image: "/none"}}}
+		m.preflight = &clusterversion.Preflight{}
+		select {
+		case m.inputChanged <- struct{}{}:
+		default:
+		}
+		return time.Now()
+	}
+	awaitFailure := func() {
+		for {
+			m.mu.Lock()
+			hasFailed := m.preflight.Err != nil
+			m.mu.Unlock()
+			if hasFailed {
+				return
+			}
+			<-m.outputChanged
+		}
+	}
+	request()
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.acceptTargets(ctx) }()
+	awaitFailure()
+	requested := request()
+	awaitFailure()
+	if took := time.Since(requested); took < 2*time.Second {
+		t.Errorf("a preflight that replaces another one has begun %s after the edit", took)
+	}
+	end()
+	<-ended
+}
+
+// cacheImages creates images in the cache, the oldest first, and returns a function that reports whether the first one
+// is still there after the cache is pruned.
+func cacheImages(t *testing.T, r *releases, images ...string) (isKept func() bool) {
+	t.Helper()
+	for i, image := range images {
+		used := time.Now().Add(time.Duration(i-10) * time.Minute)
+		if err := errors.Join(os.Mkdir(r.cached(image), 0o700), os.Chtimes(r.cached(image), used, used)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() bool {
+		pruned := r.prune()
+		_, err := os.Stat(r.cached(images[0]))
+		return pruned == nil && err == nil
+	}
 }

@@ -208,6 +208,8 @@ func requested(v *configv1.ClusterVersion, update configv1.Update) (release conf
 			"or remove the mode to begin it", update.Mode, configv1.UpdateModePreflight)
 	case update.Image != "":
 		return release, checkImage("spec.desiredUpdate.image", update.Image)
+	case update.Version == "" && update.Architecture == "" && update.Mode != "":
+		return release, "spec.desiredUpdate: name the version or the image to check"
 	case update.Version == "" && update.Architecture == "":
 		return release, "spec.desiredUpdate: name a version, an image, or risks to accept"
 	case update.Version == "", changesArchitecture(v, update):

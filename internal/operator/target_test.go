@@ -180,6 +180,15 @@ func TestTargetOfClusterVersion(t *testing.T) {
 			want:    image("2"),
 			checked: image("2"),
 		},
+		"a preflight of no release": {
+			own: image("1"),
+			update: &configv1.Update{
+				AcceptRisks: []configv1.AcceptRisk{{Name: "A"}},
+				Mode:        configv1.UpdateModePreflight,
+			},
+			want:  image("1"),
+			wrong: "spec.desiredUpdate: name the version or the image to check",
+		},
 		"a preflight of a tag": {
 			own:    image("1"),
 			update: &configv1.Update{Image: "r.example/shop:1", Mode: configv1.UpdateModePreflight},

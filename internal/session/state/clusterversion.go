@@ -72,11 +72,16 @@ func (r *Reader) preflightMessages(ctx context.Context, release string) []why.Me
 	if c == nil {
 		return nil
 	}
-	var lines []string
-	for line := range strings.Lines(c.Message) {
-		lines = append(lines, printable.Line(strings.TrimSpace(line)))
+	return []why.Message{messageOf(*c)}
+}
+
+// messageOf returns a condition as a message. Another client may have emptied the message of the condition.
+func messageOf(c configv1.ClusterOperatorStatusCondition) why.Message {
+	lines := strings.Split(strings.TrimSpace(c.Message), "\n")
+	for i, line := range lines {
+		lines[i] = printable.Line(strings.TrimSpace(line))
 	}
-	return []why.Message{{Text: fmt.Sprintf("%s=%s: %s", c.Type, c.Status, lines[0]), Details: lines[1:]}}
+	return why.Message{Text: fmt.Sprintf("%s=%s: %s", c.Type, c.Status, lines[0]), Details: lines[1:]}
 }
 
 // conditionsOf converts conditions.
