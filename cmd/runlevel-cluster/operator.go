@@ -23,8 +23,9 @@ func newOperator() *cobra.Command {
 	var image, folder, standard string
 	o := operator.Options{Name: os.Getenv("POD_NAME"), Container: startup.Container()}
 	command := &cobra.Command{
-		Use:   "operator",
-		Short: "apply the release, keep it in place, and update it as the ClusterVersion requests",
+		Use:         "operator",
+		Annotations: map[string]string{startup.SkipsUnknownFlags: "true"}, // ClusterVersion reports them
+		Short:       "apply the release, keep it in place, and update it as the ClusterVersion requests",
 		Long: `The operator applies a release to the cluster, keeps it in place, and writes its
 progress into the status of the ClusterVersion named "version", which it creates if it does not exist. An update
 begins when spec.desiredUpdate of the ClusterVersion names one, as "oc adm upgrade" does.

@@ -138,7 +138,7 @@ func (c *candidate) verify(ctx context.Context, current *currentRelease) error {
 		return nil
 	}
 	policy, err := signature.PolicyOf(current.release.payload)
-	if policy == nil && err == nil && current.release.unread.isPolicy {
+	if err == nil && current.release.unread.isPolicy { // another policy that can be read may demand less
 		err = fmt.Errorf("release %s may demand signatures by a manifest that this operator can't read: %w",
 			current.release.payload.Version, current.release.unread.err())
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/release/signature"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -19,10 +20,15 @@ type unreadParts struct {
 
 // unreadOf returns the unread parts of a release, by its problems.
 func unreadOf(files fs.FS, problems []payload.Problem) (unread unreadParts) {
+	isRead := map[string]bool{}
 	for _, p := range problems {
 		switch {
 		case p.IsNewer:
 			unread.leftOut = append(unread.leftOut, p)
+			if isRead[p.File] {
+				continue
+			}
+			isRead[p.File] = true
 			text, err := fs.ReadFile(files, p.File)
 			unread.isPolicy = unread.isPolicy || err != nil || bytes.Contains(text, []byte(signature.ConfigAnnotation))
 		case p.Cause == payload.UnknownAnnotation:
@@ -51,6 +57,7 @@ func (u unreadParts) err() error {
 	if len(u.leftOut) == 0 {
 		return nil
 	}
-	const message = "the operator of the release, or another newer one, has to apply what this one leaves out"
+	message := printable.Count(len(u.leftOut), "part") + " left out, which the operator of the release, or another " +
+		"newer one, has to apply"
 	return &reason.Error{Reason: record.ReasonLeftOut, Message: message, Err: u.leftOut}
 }

@@ -15,17 +15,19 @@ import (
 // TestANewerTemplateIsTold from a broken one: an operator leaves out the former, and refuses the latter.
 func TestANewerTemplateIsTold(t *testing.T) {
 	for template, isNewer := range map[string]bool{
-		`{{.Region}}`:                            true,
-		`{{.ReleaseImage.Digest}}`:               true,
-		`{{if .ReleaseImage}}{{.Region}}{{end}}`: true,
-		`{{region "eu"}}`:                        true,
-		`{{len .Images}}`:                        true,
-		`{{range .Images}}{{.}}{{end}}`:          true,
-		`{{.Images.nope}}`:                       false,
-		`{{index .Images "nope"}}`:               false,
-		`{{eq 1 "a"}}`:                           false,
-		`{{.Region`:                              false,
-		`{{if}}`:                                 false,
+		`{{.Region}}`:                                  true,
+		`{{.ReleaseImage.Digest}}`:                     true,
+		`{{if .ReleaseImage}}{{.Region}}{{end}}`:       true,
+		`{{region "eu"}}`:                              true,
+		`{{len .Images}}`:                              true,
+		`{{range .Images}}{{.}}{{end}}`:                true,
+		`{{.Images.nope}}`:                             false,
+		`{{index .Images "nope"}}`:                     false,
+		`{{eq 1 "a"}}`:                                 false,
+		`{{eq 1 "can't evaluate field A in type"}}`:    false,
+		`{{eq 1 ">: can't evaluate field A in type"}}`: false,
+		`{{.Region`:                                    false,
+		`{{if}}`:                                       false,
 	} {
 		p, problems := rendered(t, template)
 		isMissing := strings.Contains(template, "index") // an index of a map has no error

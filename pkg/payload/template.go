@@ -33,7 +33,8 @@ const maxTemplate = 1 << 20
 // The errors of package text/template have no types: these expressions match their texts.
 var (
 	templateErrorPlace  = regexp.MustCompile(`^template: manifest:(\d+)(?::\d+)?: `)
-	unknownTemplateName = regexp.MustCompile(`can't evaluate (field) (\S+) in type|(function) "([^"]+)" not defined$`)
+	unknownTemplateName = regexp.MustCompile(
+		`(?s)^<.*>: can't evaluate (field) (\S+) in type \S+$|^(function) "([^"]+)" not defined$`)
 )
 
 // A newerError is the error of a part that this program does not know or does not allow. A newer one may.

@@ -17,7 +17,9 @@ import (
 
 // newStart returns a command with flags of each type.
 func newStart() *cobra.Command {
-	root, start := &cobra.Command{Use: "runlevel-cluster"}, &cobra.Command{Use: "operator"}
+	root, start := &cobra.Command{Use: "runlevel-cluster"}, &cobra.Command{
+		Use: "operator", Annotations: map[string]string{SkipsUnknownFlags: "true"},
+	}
 	root.AddCommand(start)
 	flags := start.Flags()
 	flags.String("config", "", "")
@@ -39,6 +41,7 @@ func TestFlagsOfAFile(t *testing.T) {
 		"empty": {"# nothing yet\n", ""},
 		"a flag that isn't": {"strict-tombstone: true\n",
 			`operator.yaml: unknown flag "strict-tombstone": see runlevel-cluster operator --help`},
+		"a flag with a known word":  {"lock-timeout: 45s\n", `operator.yaml: unknown flag "lock-timeout": see `},
 		"a flag of a newer program": {"strict-tombstones: true\nlock-duration: 45s\nshard-count: 3\n", ""},
 		"a wrong value":             {"lock-duration: long\n", `operator.yaml: lock-duration: `},
 		"no YAML":                   {"{", `operator.yaml: write a line for each flag, as NAME: VALUE: `},
@@ -73,6 +76,19 @@ func TestFlagsOfAFile(t *testing.T) {
 	}
 	if err := setFromFile(newStart(), filepath.Join(t.TempDir(), "missing.yaml")); err != nil {
 		t.Error("a missing file:", err)
+	}
+}
+
+// TestOnlyTheOperatorSkipsUnknownFlags, since it reports them.
+func TestOnlyTheOperatorSkipsUnknownFlags(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "machines.yaml")
+	if err := os.WriteFile(path, []byte("shard-count: 3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := newStart()
+	command.Annotations = nil
+	if err := setFromFile(command, path); err == nil || !strings.Contains(err.Error(), `unknown flag "shard-count"`) {
+		t.Errorf("another command starts: %v", err)
 	}
 }
 

@@ -111,8 +111,8 @@ func Container() string {
 }
 
 // setFromFile sets the flags of a command from a file, except those set on the command line. A missing file sets none:
-// its ConfigMap may be created at any time. An unknown flag is skipped, unless it is like a known one: the file may
-// be that of a newer program, whose release was rolled back.
+// its ConfigMap may be created at any time. A command with the annotation SkipsUnknownFlags skips an unknown flag,
+// unless it is like a known one: the file may be that of a newer program, whose release was rolled back.
 func setFromFile(command *cobra.Command, path string) error {
 	flags := command.Flags()
 	text, err := os.ReadFile(path)
@@ -128,7 +128,7 @@ func setFromFile(command *cobra.Command, path string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		found := flags.Lookup(name)
-		if found == nil && printable.Nearest(name, namesOf(flags), 3) == "" {
+		if found == nil && command.Annotations[SkipsUnknownFlags] != "" && !isMisspelt(name, namesOf(flags)) {
 			klog.ErrorS(nil, "the file has a flag that this program does not know; a newer one may know it", "flag",
 				name,
 				"file", path)
@@ -149,6 +149,18 @@ func setFromFile(command *cobra.Command, path string) error {
 		}
 	}
 	return nil
+}
+
+// SkipsUnknownFlags is the annotation of a command that reports its UnknownFlags.
+const SkipsUnknownFlags = "skips-unknown-flags"
+
+// isMisspelt reports whether an unknown flag is like a known one, or has a word in common with one.
+func isMisspelt(unknown string, known []string) bool {
+	return printable.Nearest(unknown, known, 3) != "" || slices.ContainsFunc(known, func(name string) bool {
+		return slices.ContainsFunc(strings.Split(name, "-"), func(word string) bool {
+			return slices.Contains(strings.Split(unknown, "-"), word)
+		})
+	})
 }
 
 // unknownFlags is the annotation of --config with the flags of the file that were skipped.

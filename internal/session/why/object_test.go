@@ -493,6 +493,13 @@ it belongs to release shop, which changed it last 120m ago`,
 release shop 2 was completed 60m ago; ana@host:7 has held its lock for 10m, and applies it or keeps it in place
 it belongs to release shop, which changed it last 60s ago`,
 		},
+		"absent, in a release with left out manifests": {
+			with(held(absent(begun()), 0), func(f *why.ObjectFacts) {
+				f.Held.Name += " (watching)"
+				f.Record.History[0].End = &record.End{Reason: record.ReasonLeftOut, Message: "1 part left out"}
+			}), why.Absent,
+			"release shop 2 is not completed (1 part left out): ana@host:7 (watching) keeps the applied objects in place",
+		},
 		"nobody knows, for nobody may read records": {with(absent(nil), func(f *why.ObjectFacts) { f.IsUnread = true }),
 			why.Absent, ""},
 		"nobody may look": {

@@ -271,6 +271,9 @@ func explainRun(f *ObjectFacts, a *Answer) {
 			"release %s is not completed (%s): %s keeps the applied objects in place, and continues to wait%s",
 			f.title(), printable.Line(f.Run.Error), printable.Line(f.Held.Name),
 			f.reportedAgo("; its progress was last reported %s ago"))
+	case f.Held != nil && f.Held.Keeps() && f.Record.Newest().HasLeftOut():
+		a.addMessage(nil, "release %s is not completed (%s): %s keeps the applied objects in place", f.title(),
+			printable.Line(f.Record.Newest().End.Message), printable.Line(f.Held.Name))
 	case f.Held != nil && f.isCompleted():
 		a.addMessage(nil, "release %s was %s; %s has held its lock for %s, and applies it or keeps it in place",
 			f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Name), f.age(f.Held.Since))
