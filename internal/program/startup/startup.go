@@ -154,11 +154,12 @@ func setFromFile(command *cobra.Command, path string) error {
 // SkipsUnknownFlags is the annotation of a command that reports its UnknownFlags.
 const SkipsUnknownFlags = "skips-unknown-flags"
 
-// isMisspelt reports whether an unknown flag is like a known one, or has a word in common with one.
+// isMisspelt reports whether an unknown flag is like a known one, or has all its words, as cluster-profile has profile.
 func isMisspelt(unknown string, known []string) bool {
+	words := strings.Split(unknown, "-")
 	return printable.Nearest(unknown, known, 3) != "" || slices.ContainsFunc(known, func(name string) bool {
-		return slices.ContainsFunc(strings.Split(name, "-"), func(word string) bool {
-			return slices.Contains(strings.Split(unknown, "-"), word)
+		return !slices.ContainsFunc(strings.Split(name, "-"), func(word string) bool {
+			return !slices.Contains(words, word)
 		})
 	})
 }
