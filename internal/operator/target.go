@@ -250,7 +250,7 @@ func acceptedRiskNames(spec configv1.ClusterVersionSpec) []string {
 func acceptedBy(v *configv1.ClusterVersion) string {
 	var managers []string
 	for _, entry := range v.ManagedFields {
-		if entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:acceptRisks"`)) {
+		if entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:acceptRisks"`)) {
 			managers = append(managers, entry.Manager)
 		}
 	}
