@@ -130,7 +130,8 @@ func TestAReleaseThatIsNewerThanTheOperator(t *testing.T) {
 	s.until("the same after a restart", isIncomplete)
 
 	s.update(s.push("1.1.0", shop+newer+noCosts+till)) // prices has a capability that is not enabled
-	s.report("till", "1.1.0")
+	s.until("it has begun", func(v *configv1.ClusterVersion) bool { return v.Status.History[0].Version == "1.1.0" })
+	s.report("till", "1.1.0") // not before: the release before waits for its own version
 	updated := s.until("the next release, a minor one, is complete", isAt("1.1.0"))
 	if enabled := updated.Status.Capabilities.EnabledCapabilities; !slices.Equal(enabled, console) {
 		t.Errorf("the enabled capabilities are %v", enabled)
