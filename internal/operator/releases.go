@@ -260,14 +260,16 @@ func (r *releases) enabledByObjects(ctx context.Context,
 		return nil, err
 	}
 	for _, kind := range live.UnlistedKinds() {
-		return nil, fmt.Errorf("list the applied objects of kind %s: %w", kind, live.ListError(kind))
+		if known.Newest().HasLeftOut() { // otherwise the release may mend what serves the kind
+			return nil, fmt.Errorf("list the applied objects of kind %s: %w", kind, live.ListError(kind))
+		}
 	}
 	return payload.EnabledByObjects(read, func(id kinds.ID) bool {
 		if resource, err := r.cluster.FindKind(ctx, id.GroupKind()); err == nil {
 			id = resource.Scoped(id)
 		}
-		_, isApplied := live.Find(id)
-		return isApplied
+		head, isApplied := live.Find(id)
+		return isApplied && !head.Terminating
 	}), nil
 }
 

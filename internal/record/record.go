@@ -209,6 +209,9 @@ func (r *Record) Begin(e HistoryEntry) {
 	if newest := r.Newest(); newest != nil && newest.State == Partial && newest.Hash == e.Hash &&
 		newest.Version == e.Version && e.Hash != "" {
 		e.Started = newest.Started
+		if newest.HasLeftOut() { // until the run ends otherwise, it counts as it was
+			e.End = newest.End
+		}
 		e.Forced, e.Verified = joined(newest.Forced, e.Forced), newest.Verified || e.Verified
 		e.Hooks = lastOverrides(append(slices.Clone(newest.Hooks), e.Hooks...))
 		e.Revision, e.Files, e.Rollback = newest.Revision, newest.Files.Or(e.Files), cmp.Or(newest.Rollback, e.Rollback)

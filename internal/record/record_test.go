@@ -84,6 +84,20 @@ func TestUpdateContinues(t *testing.T) {
 	}
 }
 
+// TestLeftOutManifestsAreRememberedUntilTheRunEnds begins an incomplete update again, as a restarted operator does.
+func TestLeftOutManifestsAreRememberedUntilTheRunEnds(t *testing.T) {
+	for reason, want := range map[string]bool{record.ReasonLeftOut: true, "OutOfTime": false} {
+		r := &record.Record{Release: "web"}
+		update := record.HistoryEntry{Version: "2", Hash: "b", Mode: "update", Started: at(1)}
+		r.Begin(update)
+		r.Stop(record.End{Reason: reason, Time: at(2)})
+		r.Begin(update)
+		if got := r.Newest().HasLeftOut(); got != want {
+			t.Errorf("after %s and a restart, manifests are left out: %t, want %t", reason, got, want)
+		}
+	}
+}
+
 func versions(r *record.Record) []string {
 	var all []string
 	for _, e := range r.History {

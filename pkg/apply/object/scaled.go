@@ -89,7 +89,7 @@ func (s *scaling) ask() error {
 	}
 	for _, m := range s.options.Manifests { // the payload may add or delete autoscalers
 		switch {
-		case m.IsTombstone() && s.options.Mode == graph.Update: // no other mode deletes
+		case m.IsTombstone() && s.options.Mode == graph.Update && !s.options.LeavesDeletes: // no other mode deletes
 			delete(scaled, m.ID())
 		case !m.IsTombstone():
 			scaled.Add(m.Object())
