@@ -10,8 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
@@ -161,10 +163,10 @@ func TestTheClusterVersionMayBeDeleted(t *testing.T) {
 	if got := second.Status.History; len(got) != 1 || got[0].Image != s.options.Payload {
 		t.Errorf("the history is %+v, want %+v", got, first.Status.History)
 	}
-	s.must(s.client.Delete(t.Context(), &metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
-		ObjectMeta: metav1.ObjectMeta{Name: "clusterversions.config.openshift.io"},
-	}))
+	definition := &unstructured.Unstructured{}
+	definition.SetGroupVersionKind(kinds.CustomResourceDefinition.WithVersion("v1"))
+	definition.SetName("clusterversions.config.openshift.io")
+	s.must(s.client.Delete(t.Context(), definition))
 	s.until("recreated with its definition", func(v *configv1.ClusterVersion) bool {
 		return v.UID != second.UID && isAt("1.0.0")(v)
 	})
