@@ -1,6 +1,7 @@
 package rehearse_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -150,16 +151,8 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {name: settings, namespace: shop, annotations: {release.openshift.io/delete: "true"}}
 `)},
-	"0000_20_shop_01_web.yaml": {Data: []byte(`
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web, namespace: shop}
-spec:
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec: {containers: [{name: web, image: registry.example/web:1}]}
-`)},
+	"0000_20_shop_01_web.yaml": {Data: bytes.Replace(never["0000_10_shop_01_web.yaml"].Data,
+		[]byte(`, resources: {requests: {cpu: "1000"}}`), nil, 1)},
 }
 
 // TestEarlierVersionsOfKubernetes rehearses an update on each version that the control plane emulates.
