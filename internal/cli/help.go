@@ -13,6 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/install"
 	"github.com/runlevel/runlevel/internal/cli/lint"
 	"github.com/runlevel/runlevel/internal/cli/machines"
+	"github.com/runlevel/runlevel/internal/cli/release"
 	"github.com/runlevel/runlevel/internal/cli/review"
 	"github.com/runlevel/runlevel/internal/cli/sandbox"
 	"github.com/runlevel/runlevel/internal/cli/state"
@@ -60,6 +61,7 @@ func verbGroups(streams core.Streams) []verbGroup {
 			review.NewRender(streams),
 			sandbox.New(streams),
 		}},
+		{"Make and Carry Releases:", []*cobra.Command{release.New(streams)}},
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/runlevel/runlevel/internal/oci"
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/operator/updateservice"
-	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
@@ -39,7 +39,7 @@ type updates struct {
 
 func newUpdates(insecure bool, notify func()) *updates {
 	fetch := func(ctx context.Context, query updateservice.Query) (*clusterversion.Offer, error) {
-		client, err := source.HTTPClient(insecure)
+		client, err := oci.HTTPClient(insecure)
 		if err != nil {
 			return nil, &reason.Error{Reason: updateservice.RemoteFailed, Err: err}
 		}

@@ -13,6 +13,8 @@ import (
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/runlevel/runlevel/internal/oci"
 )
 
 // The magic numbers of compressed streams and of a tar.
@@ -33,10 +35,10 @@ var errNoArchive = phrase{text: "is not a tar, tar.gz or tar.zst archive"}
 func openArchive(ctx context.Context, path string, limits Limits) (*Release, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, withoutPath(err)
+		return nil, oci.WithoutPath(err)
 	}
 	defer file.Close()
-	files, err := readArchive(interruptible(ctx, file), limits)
+	files, err := readArchive(oci.Interruptible(ctx, file), limits)
 	if err != nil {
 		return nil, err
 	}
@@ -107,10 +109,10 @@ func corruptionError(err error) error {
 	var badBits flate.CorruptInputError
 	switch {
 	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
-		return sizeError("unpacking it needs more memory than " + inBytes(maxWindow) + ", which is the limit")
+		return oci.SizeError("unpacking it needs more memory than " + oci.InBytes(maxWindow) + ", which is the limit")
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return errors.New("it's cut off: the end is missing")
-	case isSizeError(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case oci.IsSizeError(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.As(err, &badBits):
 		return errors.New("it's damaged: its compressed content can't be unpacked")

@@ -10,12 +10,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/runlevel/runlevel/internal/oci"
 )
 
 func openDirectory(path string, limits Limits) (*Release, error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {
-		return nil, withoutPath(err)
+		return nil, oci.WithoutPath(err)
 	}
 	files := &directory{root: root.FS(), limits: limits, sizes: map[string]int64{}}
 	return &Release{FS: files, Kind: Directory, close: root.Close}, nil
@@ -92,7 +94,7 @@ func (d *directory) stat(name string) (fs.FileInfo, error) {
 		return nil, errors.New("is neither a file nor a folder")
 	}
 	if target, notLink := fs.ReadLink(d.root, name); notLink == nil {
-		return nil, fmt.Errorf("link to %q: %w", target, withoutPath(err))
+		return nil, fmt.Errorf("link to %q: %w", target, oci.WithoutPath(err))
 	}
 	return nil, err
 }
@@ -100,17 +102,18 @@ func (d *directory) stat(name string) (fs.FileInfo, error) {
 // charge counts a file of that size against the limits.
 func (d *directory) charge(name string, size int64) error {
 	if size > d.limits.File {
-		return sizeError(fmt.Sprintf("it has %d bytes: the limit for one file is %s", size, inBytes(d.limits.File)))
+		return oci.SizeError(fmt.Sprintf("it has %d bytes: the limit for one file is %s", size,
+			oci.InBytes(d.limits.File)))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before, read := d.sizes[name]
 	if !read && len(d.sizes) >= d.limits.Files {
-		return sizeError(fmt.Sprintf("there are more than %d files, which is the limit", d.limits.Files))
+		return oci.SizeError(fmt.Sprintf("there are more than %d files, which is the limit", d.limits.Files))
 	}
 	if more := max(0, size-before); d.total+more > d.limits.Total {
-		return sizeError(fmt.Sprintf("the files have more than %s together, which is the limit",
-			inBytes(d.limits.Total)))
+		return oci.SizeError(fmt.Sprintf("the files have more than %s together, which is the limit",
+			oci.InBytes(d.limits.Total)))
 	} else {
 		d.total += more
 	}
@@ -174,7 +177,7 @@ func (f *boundedFolder) ReadDir(n int) ([]fs.DirEntry, error) {
 		err = nil
 	}
 	if f.left -= len(entries); f.left < 0 {
-		err := sizeError(fmt.Sprintf("it has more than %d entries, which is the limit", f.directory.limits.Files))
+		err := oci.SizeError(fmt.Sprintf("it has more than %d entries, which is the limit", f.directory.limits.Files))
 		return nil, pathError("readdir", f.name, err)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -200,5 +203,5 @@ func (f *boundedFolder) resolveLink(entry fs.DirEntry) fs.DirEntry {
 }
 
 func pathError(op, name string, err error) error {
-	return &fs.PathError{Op: op, Path: name, Err: withoutPath(err)}
+	return &fs.PathError{Op: op, Path: name, Err: oci.WithoutPath(err)}
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strconv"
 	"strings"
 	"unicode"
 
+	"github.com/runlevel/runlevel/internal/oci"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
@@ -41,15 +41,6 @@ func wrapError(ctx context.Context, ref string, err error) error {
 	return &reason.Error{Reason: RetrievalFailed, Err: fmt.Errorf("%s%s %w", subject, joint, oneLine(err))}
 }
 
-// A rewordedError is an error with another text.
-type rewordedError struct {
-	text string
-	err  error
-}
-
-func (r *rewordedError) Error() string { return r.text }
-func (r *rewordedError) Unwrap() error { return r.err }
-
 // maxMessage bounds the text of an error: a registry may send any.
 const maxMessage = 2000
 
@@ -60,7 +51,7 @@ func oneLine(err error) error {
 	if text = printable.Truncate(text, maxMessage); text == err.Error() {
 		return err
 	}
-	return &rewordedError{text: text, err: err}
+	return &oci.RewordedError{Text: text, Err: err}
 }
 
 // quoteName returns a name of an archive in quotes, shortened and escaped.
@@ -70,13 +61,4 @@ func quoteName(name string) string {
 		return strconv.Quote(name[:enough]) + "…"
 	}
 	return strconv.Quote(name)
-}
-
-// withoutPath returns the cause of a path error: our messages name the path.
-func withoutPath(err error) error {
-	var pathError *fs.PathError
-	if errors.As(err, &pathError) {
-		return pathError.Err
-	}
-	return err
 }

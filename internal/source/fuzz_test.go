@@ -121,14 +121,14 @@ func FuzzRef(f *testing.F) {
 			return
 		}
 		if found.kind != Image {
-			if found.path == "" || found.image != nil || !strings.HasPrefix(ref, found.path) {
+			if where := found.path + found.image.Path; where == "" || !strings.HasPrefix(ref, where) {
 				t.Errorf("%q is at %+v", ref, found)
 			}
 			return
 		}
-		host := found.image.Context().RegistryStr()
+		host := found.image.Repository.RegistryStr()
 		spelt, _, _ := strings.Cut(ref, "/")
-		if host == "" || found.image.Identifier() == "" || strings.HasPrefix(ref, ".") ||
+		if host == "" || found.image.Identifier == "" || strings.HasPrefix(ref, ".") ||
 			(spelt != host && "index."+spelt != host) {
 			t.Errorf("%q is an image at registry %q", ref, host)
 		}

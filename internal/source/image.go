@@ -9,10 +9,11 @@ import (
 	"io/fs"
 	"maps"
 	"path"
-	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/runlevel/runlevel/internal/oci"
 )
 
 // The folders of an image that are the release. The rest of the image is an operating
@@ -30,10 +31,8 @@ const (
 	opaqueWhiteout = ".wh..wh..opq"
 )
 
-const (
-	maxManifest = 8 * mib // bytes of a manifest, an index or a config
-	maxNesting  = 4       // levels of indexes in indexes
-)
+// maxNesting is the maximum depth of indexes in indexes.
+const maxNesting = 4
 
 // isOfRelease reports whether an entry of an image is a file of the release, or a whiteout of one.
 func isOfRelease(name string) bool {
@@ -46,16 +45,9 @@ func isOfRelease(name string) bool {
 	}
 }
 
-// A store contains the parts of images. Its content isn't trusted: the caller compares it
-// with its digest.
-type store interface {
-	manifest(context.Context, v1.Descriptor) ([]byte, error)
-	blob(context.Context, v1.Descriptor) (io.ReadCloser, error)
-}
-
 // An extractor reads the release's files from an image.
 type extractor struct {
-	store    store
+	store    oci.Store
 	platform v1.Platform
 	budget   *budget
 }
@@ -63,11 +55,8 @@ type extractor struct {
 // findManifest returns the manifest of the image for the platform that a descriptor refers to.
 func (e *extractor) findManifest(ctx context.Context, described v1.Descriptor) (*v1.Manifest, error) {
 	for range maxNesting {
-		raw, err := e.store.manifest(ctx, described)
+		raw, err := e.store.Manifest(ctx, described)
 		if err != nil {
-			return nil, err
-		}
-		if err := checkManifest(described, raw); err != nil {
 			return nil, err
 		}
 		var either struct {
@@ -88,32 +77,11 @@ func (e *extractor) findManifest(ctx context.Context, described v1.Descriptor) (
 			return nil, fmt.Errorf("manifest %s is of type %q, which is neither an image nor an index of some",
 				described.Digest, kind)
 		}
-		if described, err = choosePlatform(either.Manifests, e.platform); err != nil {
+		if described, err = oci.ChoosePlatform(either.Manifests, e.platform); err != nil {
 			return nil, err
 		}
 	}
 	return nil, fmt.Errorf("indexes are nested more than %d deep", maxNesting)
-}
-
-func choosePlatform(images []v1.Descriptor, wanted v1.Platform) (v1.Descriptor, error) {
-	var available []string
-	for _, d := range images {
-		switch {
-		case d.Platform == nil && len(images) == 1:
-			return d, nil
-		case d.Platform == nil || d.Platform.OS == "" || d.Platform.OS == "unknown":
-			continue // an attestation, for example
-		case d.Platform.Satisfies(wanted):
-			return d, nil
-		}
-		available = append(available, d.Platform.String())
-	}
-	slices.Sort(available)
-	if len(available) == 0 {
-		return v1.Descriptor{}, fmt.Errorf("no image for platform %s, or for any other platform", wanted)
-	}
-	return v1.Descriptor{}, fmt.Errorf("no image for platform %s, only for %s", wanted,
-		strings.Join(slices.Compact(available), ", "))
 }
 
 // extractPayload extracts the payload from the layers of an image.
@@ -139,25 +107,25 @@ func (e *extractor) readLayer(ctx context.Context, described v1.Descriptor) (*tr
 	// A long stream may unpack to nothing, so its compressed size is checked as well.
 	if described.Size > e.budget.limits.Unpacked {
 		return nil,
-			sizeError(fmt.Sprintf("it has %d bytes: the limit for unpacking is %s", described.Size,
-				inBytes(e.budget.limits.Unpacked)))
+			oci.SizeError(fmt.Sprintf("it has %d bytes: the limit for unpacking is %s", described.Size,
+				oci.InBytes(e.budget.limits.Unpacked)))
 	}
-	blob, err := e.store.blob(ctx, described)
+	blob, err := e.store.Blob(ctx, described, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer blob.Close()
-	checked, err := newDigestReader(interruptible(ctx, blob), described)
+	checked, err := oci.NewDigestReader(oci.Interruptible(ctx, blob), described)
 	if err != nil {
 		return nil, err
 	}
 	files := newTree(e.budget, true)
 	err = e.unpack(checked, files)
-	if isSizeError(err) || ctx.Err() != nil {
+	if oci.IsSizeError(err) || ctx.Err() != nil {
 		return nil, err
 	}
 	// A wrong digest is reported first: it is the cause of other errors.
-	if wrong := checked.verify(); wrong != nil {
+	if wrong := checked.Verify(); wrong != nil {
 		return nil, wrong
 	}
 	return files, err
@@ -211,4 +179,54 @@ func (t *tree) addLayer(layer *tree) {
 
 func (t *tree) hasFolder(name string) bool {
 	return t.nodes[name] != nil && t.nodes[name].kind == tar.TypeDir
+}
+
+// openImage reads the release in an image of a store. The config isn't used, but of an image on disk it is compared
+// with its digest: a layout with any modified file is refused.
+func openImage(ctx context.Context, location oci.Location, extractor *extractor,
+	options oci.Options) (*Release, error) {
+	store, err := oci.Open(ctx, location, options)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	found, err := store.Resolve(ctx, location.Identifier)
+	if err != nil {
+		return nil, err
+	}
+	extractor.store = store
+	manifest, err := extractor.findManifest(ctx, found)
+	if err != nil {
+		return nil, err
+	}
+	if !location.IsRegistry() {
+		if err := checkConfig(ctx, store, manifest.Config); err != nil {
+			return nil, fmt.Errorf("config %s: %w", manifest.Config.Digest, err)
+		}
+	}
+	files, err := extractor.extractPayload(ctx, manifest)
+	if err != nil {
+		return nil, err
+	}
+	release := &Release{FS: files, Kind: Layout, Digest: found.Digest.String()}
+	if location.IsRegistry() {
+		release.Kind, release.Image = Image, location.Repository.Digest(release.Digest).Name()
+	}
+	return release, nil
+}
+
+func checkConfig(ctx context.Context, store oci.Store, described v1.Descriptor) error {
+	content, err := store.Blob(ctx, described, 0)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	if described.Size > oci.MaxManifest {
+		return oci.SizeError("it has more than " + oci.InBytes(oci.MaxManifest) + ", which is the limit")
+	}
+	checked, err := oci.NewDigestReader(oci.Interruptible(ctx, content), described)
+	if err != nil {
+		return err
+	}
+	return checked.Verify()
 }

@@ -2,10 +2,10 @@ package source
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"io"
+
+	"github.com/runlevel/runlevel/internal/oci"
 )
 
 // Limits bound the size of a release. A zero field has its default.
@@ -34,17 +34,6 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// A sizeError is the error of a release over a limit. Reading stops then,
-// without a search for other errors.
-type sizeError string
-
-func (e sizeError) Error() string { return string(e) }
-
-func isSizeError(err error) bool {
-	var over sizeError
-	return errors.As(err, &over)
-}
-
 // A budget counts files and bytes against the limits.
 type budget struct {
 	limits   Limits
@@ -57,7 +46,7 @@ type budget struct {
 func (b *budget) countEntry(name string) error {
 	b.files++
 	if b.files > b.limits.Files {
-		return sizeError(fmt.Sprintf("it has more than %d files and folders, which is the limit", b.limits.Files))
+		return oci.SizeError(fmt.Sprintf("it has more than %d files and folders, which is the limit", b.limits.Files))
 	}
 	return b.add(int64(len(name)))
 }
@@ -65,8 +54,8 @@ func (b *budget) countEntry(name string) error {
 // countFile counts the content of one file.
 func (b *budget) countFile(name string, size int64) error {
 	if size > b.limits.File {
-		return sizeError(fmt.Sprintf("%s has %d bytes: the limit for one file is %s", quoteName(name), size,
-			inBytes(b.limits.File)))
+		return oci.SizeError(fmt.Sprintf("%s has %d bytes: the limit for one file is %s", quoteName(name), size,
+			oci.InBytes(b.limits.File)))
 	}
 	return b.add(size)
 }
@@ -74,8 +63,8 @@ func (b *budget) countFile(name string, size int64) error {
 func (b *budget) add(size int64) error {
 	b.total += size
 	if b.total > b.limits.Total {
-		return sizeError(fmt.Sprintf("its files have more than %s together, which is the limit",
-			inBytes(b.limits.Total)))
+		return oci.SizeError(fmt.Sprintf("its files have more than %s together, which is the limit",
+			oci.InBytes(b.limits.Total)))
 	}
 	return nil
 }
@@ -84,46 +73,19 @@ func (b *budget) add(size int64) error {
 func (b *budget) countUnpacked(size int64) error {
 	b.unpacked += size
 	if b.unpacked > b.limits.Unpacked {
-		return sizeError(fmt.Sprintf("it unpacks to more than %s, which is the limit", inBytes(b.limits.Unpacked)))
+		return oci.SizeError(fmt.Sprintf("it unpacks to more than %s, which is the limit",
+			oci.InBytes(b.limits.Unpacked)))
 	}
 	return nil
 }
 
 // countingReader returns a reader that counts the bytes read through it.
 func (b *budget) countingReader(stream io.Reader) io.Reader {
-	return readerFunc(func(p []byte) (int, error) {
+	return oci.ReaderFunc(func(p []byte) (int, error) {
 		n, err := stream.Read(p)
 		if over := b.countUnpacked(int64(n)); over != nil {
 			return n, over
 		}
 		return n, err
 	})
-}
-
-// interruptible returns a reader that fails when the context ends.
-func interruptible(ctx context.Context, reader io.Reader) io.Reader {
-	return readerFunc(func(p []byte) (int, error) {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		return reader.Read(p)
-	})
-}
-
-type readerFunc func([]byte) (int, error)
-
-func (r readerFunc) Read(p []byte) (int, error) { return r(p) }
-
-// inBytes returns a size with the largest exact unit.
-func inBytes(n int64) string {
-	switch {
-	case n >= gib && n%gib == 0:
-		return fmt.Sprintf("%d GiB", n/gib)
-	case n >= mib && n%mib == 0:
-		return fmt.Sprintf("%d MiB", n/mib)
-	case n >= kib && n%kib == 0:
-		return fmt.Sprintf("%d KiB", n/kib)
-	default:
-		return fmt.Sprintf("%d bytes", n)
-	}
 }

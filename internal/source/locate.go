@@ -10,15 +10,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/runlevel/runlevel/internal/oci"
 )
 
 // A location is the location of a release.
 type location struct {
-	kind   Format
-	path   string         // path of a release on disk
-	choice string         // choice of an image in a layout: ":tag", "@digest" or empty
-	image  name.Reference // reference to an image in a registry
+	kind  Format
+	path  string       // path of a release on disk
+	image oci.Location // of an image in a registry or layout
 
 	name, version string // name and version of an applied release
 }
@@ -35,8 +34,7 @@ func IsApplied(ref string) bool {
 // IsByDigest reports whether a ref is an image by digest, and nothing on disk.
 func IsByDigest(ref string) bool {
 	found, err := locate(ref, false)
-	_, isDigest := found.image.(name.Digest)
-	return err == nil && isDigest
+	return err == nil && found.kind == Image && strings.Contains(found.image.Identifier, ":")
 }
 
 // CanBeName reports whether a ref can be the name of a release. It may also be a file or folder.
@@ -52,16 +50,16 @@ func locate(ref string, insecure bool) (location, error) {
 	case err == nil:
 		return locateOnDisk(ref, info)
 	case errors.Is(err, fs.ErrPermission):
-		return location{}, withoutPath(err)
+		return location{}, oci.WithoutPath(err)
 	}
 	for i, c := range ref {
-		if (c == ':' || c == '@') && isLayout(ref[:i]) {
-			return location{kind: Layout, path: ref[:i], choice: ref[i:]}, nil
+		if (c == ':' || c == '@') && oci.IsLayout(ref[:i]) {
+			return location{kind: Layout, image: oci.Location{Path: ref[:i], Identifier: ref[i+1:]}}, nil
 		}
 	}
 	if strings.HasPrefix(ref, ".") || strings.HasPrefix(ref, "/") || strings.HasPrefix(ref, "~") ||
 		filepath.IsAbs(ref) {
-		return location{}, &rewordedError{text: "no such file or folder", err: fs.ErrNotExist}
+		return location{}, &oci.RewordedError{Text: "no such file or folder", Err: fs.ErrNotExist}
 	}
 	if parts := appliedRef.FindStringSubmatch(ref); parts != nil {
 		return location{kind: Applied, name: parts[1], version: parts[2]}, nil
@@ -69,13 +67,7 @@ func locate(ref string, insecure bool) (location, error) {
 	if scheme, rest, found := strings.Cut(ref, "://"); found {
 		return location{}, phrase{subject: strconv.Quote(ref), text: explainScheme(scheme, rest)}
 	}
-	// The registry, and a tag or digest, are required: a mistyped folder must not be
-	// requested from a default registry.
-	options := []name.Option{name.StrictValidation}
-	if insecure {
-		options = append(options, name.Insecure)
-	}
-	image, err := name.ParseReference(ref, options...)
+	image, err := oci.ParseRegistry(ref, insecure)
 	if err != nil {
 		text := "is neither a file or folder here nor an image reference: an image needs its registry and a tag or " +
 			"digest, as in registry.example/repo:tag"
@@ -101,8 +93,8 @@ func explainScheme(scheme, rest string) string {
 
 func locateOnDisk(path string, info fs.FileInfo) (location, error) {
 	switch {
-	case info.IsDir() && isLayout(path):
-		return location{kind: Layout, path: path}, nil
+	case info.IsDir() && oci.IsLayout(path):
+		return location{kind: Layout, image: oci.Location{Path: path}}, nil
 	case info.IsDir():
 		return location{kind: Directory, path: path}, checkRendered(path)
 	case info.Mode().IsRegular() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
@@ -112,15 +104,4 @@ func locateOnDisk(path string, info fs.FileInfo) (location, error) {
 	default:
 		return location{}, phrase{text: "is neither a file nor a folder"}
 	}
-}
-
-// layoutFile marks a folder as an OCI image layout.
-const layoutFile = "oci-layout"
-
-func isLayout(path string) bool {
-	if path == "" {
-		return false
-	}
-	info, err := os.Stat(filepath.Join(path, layoutFile))
-	return err == nil && info.Mode().IsRegular()
 }

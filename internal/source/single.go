@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/tools/txtar"
+
+	"github.com/runlevel/runlevel/internal/oci"
 )
 
 // InputRef is the ref of standard input, and inputName the name of its text as a file.
@@ -33,17 +35,17 @@ func openInput(ctx context.Context, input io.Reader, limits Limits) (*Release, e
 			}
 		}
 	}
-	return openSingle(interruptible(ctx, input), inputName, Input, limits)
+	return openSingle(oci.Interruptible(ctx, input), inputName, Input, limits)
 }
 
 // openFile opens a release in a single file of manifests.
 func openFile(ctx context.Context, path string, limits Limits) (*Release, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, withoutPath(err)
+		return nil, oci.WithoutPath(err)
 	}
 	defer file.Close()
-	return openSingle(interruptible(ctx, file), filepath.Base(path), File, limits)
+	return openSingle(oci.Interruptible(ctx, file), filepath.Base(path), File, limits)
 }
 
 // openSingle returns a release of one file.
@@ -54,8 +56,8 @@ func openSingle(manifests io.Reader, name string, kind Format, limits Limits) (*
 	}
 	if int64(len(text)) > limits.File {
 		return nil,
-			sizeError(fmt.Sprintf("%s has more than %s, which is the limit for one file", quoteName(name),
-				inBytes(limits.File)))
+			oci.SizeError(fmt.Sprintf("%s has more than %s, which is the limit for one file", quoteName(name),
+				oci.InBytes(limits.File)))
 	}
 	files, err := txtar.FS(&txtar.Archive{Files: []txtar.File{{Name: name, Data: text}}})
 	return &Release{FS: files, Kind: kind}, err

@@ -19,6 +19,8 @@ import (
 	"runtime"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/runlevel/runlevel/internal/oci"
 )
 
 // RetrievalFailed is the reason of every error of Open.
@@ -118,15 +120,13 @@ func open(ctx context.Context, ref string, options Options) (*Release, error) {
 		return openInput(ctx, options.Input, limits)
 	case Archive:
 		return openArchive(ctx, found.path, limits)
-	case Layout:
-		return openLayout(ctx, found, imageExtractor)
 	case Applied:
 		return openApplied(ctx, found, options)
 	default:
-		if options.Progress != nil {
+		if found.kind == Image && options.Progress != nil {
 			fmt.Fprintf(options.Progress, "pulling %s\n", ref)
 		}
-		return openImage(ctx, found.image, imageExtractor, options.Insecure)
+		return openImage(ctx, found.image, imageExtractor, oci.Options{Platform: platform, Insecure: options.Insecure})
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/runlevel/runlevel/internal/oci"
 )
 
 // A tree is the content of a tar, with links not resolved.
@@ -65,7 +67,7 @@ func (t *tree) addEntry(header *tar.Header, content io.Reader) error {
 	if err == nil {
 		err = t.add(name, added)
 	}
-	if err != nil && !isSizeError(err) {
+	if err != nil && !oci.IsSizeError(err) {
 		return fmt.Errorf("entry %s: %w", quoteName(header.Name), err)
 	}
 	return err
@@ -199,6 +201,6 @@ func (t *tree) top() string {
 }
 
 func (t *tree) isLayout(root string) bool {
-	mark := t.nodes[path.Join(root, layoutFile)]
+	mark := t.nodes[path.Join(root, oci.LayoutFile)]
 	return mark != nil && mark.kind == tar.TypeReg
 }

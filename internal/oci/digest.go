@@ -1,4 +1,4 @@
-package source
+package oci
 
 import (
 	"encoding/hex"
@@ -11,23 +11,23 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// A digestReader compares a stream with the size and digest of its descriptor.
-type digestReader struct {
+// A DigestReader compares a stream with the size and digest of its descriptor.
+type DigestReader struct {
 	from io.Reader
 	want v1.Descriptor
 	sum  hash.Hash
 	size int64
 }
 
-func newDigestReader(reader io.Reader, want v1.Descriptor) (*digestReader, error) {
+func NewDigestReader(reader io.Reader, want v1.Descriptor) (*DigestReader, error) {
 	sum, err := v1.Hasher(want.Digest.Algorithm)
 	if err != nil {
 		return nil, err
 	}
-	return &digestReader{from: reader, want: want, sum: sum}, nil
+	return &DigestReader{from: reader, want: want, sum: sum}, nil
 }
 
-func (d *digestReader) Read(p []byte) (int, error) {
+func (d *DigestReader) Read(p []byte) (int, error) {
 	n, err := d.from.Read(p)
 	d.size += int64(n)
 	d.sum.Write(p[:n])
@@ -35,16 +35,16 @@ func (d *digestReader) Read(p []byte) (int, error) {
 		return n, d.wrongSize()
 	}
 	// The registry library verifies the stream at the end, too, but its error has fewer
-	// details than that of verify.
+	// details than that of Verify.
 	if err != nil && strings.HasPrefix(err.Error(), "error verifying ") {
 		err = io.EOF
 	}
 	return n, err
 }
 
-// verify reads the rest of the stream, and compares size and digest. Content must not be used until
-// verify has returned nil.
-func (d *digestReader) verify() error {
+// Verify reads the rest of the stream, and compares size and digest. Content must not be used until
+// Verify has returned nil.
+func (d *DigestReader) Verify() error {
 	if d.size > d.want.Size {
 		return d.wrongSize()
 	}
@@ -57,14 +57,14 @@ func (d *digestReader) verify() error {
 	return d.wrongDigest()
 }
 
-func (d *digestReader) wrongSize() error {
+func (d *DigestReader) wrongSize() error {
 	if d.size > d.want.Size {
 		return fmt.Errorf("content has more than the %d bytes that it should", d.want.Size)
 	}
 	return fmt.Errorf("content ends after %d of %d bytes", d.size, d.want.Size)
 }
 
-func (d *digestReader) wrongDigest() error {
+func (d *DigestReader) wrongDigest() error {
 	got := v1.Hash{Algorithm: d.want.Digest.Algorithm, Hex: hex.EncodeToString(d.sum.Sum(nil))}
 	if got == d.want.Digest {
 		return nil
@@ -72,18 +72,18 @@ func (d *digestReader) wrongDigest() error {
 	return fmt.Errorf("content has digest %s", got)
 }
 
-// checkManifest compares a manifest that was read with its descriptor.
-func checkManifest(want v1.Descriptor, raw []byte) error {
+// CheckManifest compares a manifest that was read with its descriptor.
+func CheckManifest(want v1.Descriptor, raw []byte) error {
 	sum, err := v1.Hasher(want.Digest.Algorithm)
 	if err != nil {
 		return fmt.Errorf("manifest %s: %w", want.Digest, err)
 	}
-	if len(raw) > maxManifest {
-		return sizeError(fmt.Sprintf("manifest %s has more than %s, which is the limit", want.Digest,
-			inBytes(maxManifest)))
+	if len(raw) > MaxManifest {
+		return SizeError(fmt.Sprintf("manifest %s has more than %s, which is the limit", want.Digest,
+			InBytes(MaxManifest)))
 	}
 	sum.Write(raw)
-	whole := digestReader{want: want, sum: sum, size: int64(len(raw))}
+	whole := DigestReader{want: want, sum: sum, size: int64(len(raw))}
 	if err := whole.wrongDigest(); err != nil {
 		return fmt.Errorf("manifest %s: %w", want.Digest, err)
 	}

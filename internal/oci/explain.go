@@ -1,4 +1,4 @@
-package source
+package oci
 
 import (
 	"crypto/tls"
@@ -32,7 +32,11 @@ func explain(registry, missing string, err error) error {
 	if text == "" {
 		return withoutURL(cause)
 	}
-	return &rewordedError{text: text, err: err}
+	var response *transport.Error
+	if errors.As(err, &response) && response.StatusCode == http.StatusNotFound {
+		err = errors.Join(ErrNotFound, err)
+	}
+	return &RewordedError{Text: text, Err: err}
 }
 
 func explainStatus(registry, missing string, err error) string {

@@ -1,14 +1,18 @@
-package source
+package oci
 
 import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -19,66 +23,104 @@ import (
 
 // A registryStore is one repository of a registry.
 type registryStore struct {
-	puller *remote.Puller
-	repo   name.Repository
-	root   *remote.Descriptor // the descriptor of the reference
+	client  *http.Client
+	options []remote.Option
+	puller  *remote.Puller
+	repo    name.Repository
+
+	mu    sync.Mutex
+	known map[v1.Hash][]byte // manifests that were resolved
 }
 
-func openImage(ctx context.Context, ref name.Reference, extractor *extractor, insecure bool) (*Release, error) {
+func openRegistry(repo name.Repository, insecure bool) (*registryStore, error) {
 	client, err := HTTPClient(insecure)
 	if err != nil {
 		return nil, err
 	}
-	defer client.CloseIdleConnections()
-	puller, err := remote.NewPuller(
+	options := []remote.Option{
 		remote.WithTransport(limitedTransport{client.Transport}),
 		remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithUserAgent("runlevel"),
 		// The library sleeps through an interrupt, so it sleeps briefly.
 		remote.WithRetryBackoff(remote.Backoff{Duration: 200 * time.Millisecond, Factor: 3, Jitter: 0.1, Steps: 3}),
-	)
+	}
+	puller, err := remote.NewPuller(options...)
 	if err != nil {
-		return nil, fmt.Errorf("prepare to ask %s: %w", ref.Context().RegistryStr(), err)
+		return nil, fmt.Errorf("prepare to ask %s: %w", repo.RegistryStr(), err)
 	}
-	registry := registryStore{puller: puller, repo: ref.Context()}
-	if registry.root, err = puller.Get(ctx, ref); err != nil {
-		return nil, explain(registry.repo.RegistryStr(), "the registry has no such image", err)
-	}
-	extractor.store = registry
-	manifest, err := extractor.findManifest(ctx, registry.root.Descriptor)
-	if err != nil {
-		return nil, err
-	}
-	files, err := extractor.extractPayload(ctx, manifest)
-	if err != nil {
-		return nil, err
-	}
-	digest := registry.root.Digest.String()
-	return &Release{FS: files, Kind: Image, Image: registry.repo.Digest(digest).Name(), Digest: digest}, nil
+	return &registryStore{
+		client: client, options: options, puller: puller, repo: repo, known: map[v1.Hash][]byte{},
+	}, nil
 }
 
-func (r registryStore) manifest(ctx context.Context, described v1.Descriptor) ([]byte, error) {
-	if described.Digest == r.root.Digest {
-		return r.root.Manifest, nil
+// Resolve implements Store.
+func (r *registryStore) Resolve(ctx context.Context, identifier string) (v1.Descriptor, error) {
+	var ref name.Reference = r.repo.Tag(identifier)
+	if strings.Contains(identifier, ":") {
+		ref = r.repo.Digest(identifier)
+	}
+	got, err := r.puller.Get(ctx, ref)
+	if err != nil {
+		return v1.Descriptor{}, explain(r.repo.RegistryStr(), "the registry has no such image", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known[got.Digest] = got.Manifest
+	return got.Descriptor, nil
+}
+
+// Manifest implements Store.
+func (r *registryStore) Manifest(ctx context.Context, described v1.Descriptor) ([]byte, error) {
+	r.mu.Lock()
+	raw, isKnown := r.known[described.Digest]
+	r.mu.Unlock()
+	if isKnown {
+		return raw, CheckManifest(described, raw)
 	}
 	got, err := r.puller.Get(ctx, r.repo.Digest(described.Digest.String()))
 	if err != nil {
-		err := explain(r.repo.RegistryStr(), "the registry doesn't have it", err)
+		err := explain(r.repo.RegistryStr(), noPart, err)
 		return nil, fmt.Errorf("manifest %s: %w", described.Digest, err)
 	}
-	return got.Manifest, nil
+	return got.Manifest, CheckManifest(described, got.Manifest)
 }
 
-func (r registryStore) blob(ctx context.Context, described v1.Descriptor) (io.ReadCloser, error) {
+const noPart = "the registry doesn't have it"
+
+// Blob implements Store.
+func (r *registryStore) Blob(ctx context.Context, described v1.Descriptor, offset int64) (io.ReadCloser, error) {
 	layer, err := r.puller.Layer(ctx, r.repo.Digest(described.Digest.String()))
 	if err != nil {
-		return nil, explain(r.repo.RegistryStr(), "the registry doesn't have it", err)
+		return nil, explain(r.repo.RegistryStr(), noPart, err)
 	}
 	content, err := layer.Compressed()
 	if err != nil {
-		return nil, explain(r.repo.RegistryStr(), "the registry doesn't have it", err)
+		return nil, explain(r.repo.RegistryStr(), noPart, err)
+	}
+	if _, err := io.CopyN(io.Discard, content, offset); err != nil {
+		return nil, errors.Join(err, content.Close())
 	}
 	return content, nil
+}
+
+// Referrers implements Store. Where the registry has no referrers API, they are in an index with the tag sha256-HEX.
+func (r *registryStore) Referrers(ctx context.Context, digest v1.Hash) ([]v1.Descriptor, error) {
+	options := append(slices.Clone(r.options), remote.WithContext(ctx))
+	index, err := remote.Referrers(r.repo.Digest(digest.String()), options...)
+	if err != nil {
+		return nil, explain(r.repo.RegistryStr(), noPart, err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	return manifest.Manifests, nil
+}
+
+// Close implements Store.
+func (r *registryStore) Close() error {
+	r.client.CloseIdleConnections()
+	return nil
 }
 
 // HTTPClient returns a client that uses the proxy of the environment, and trusts the authorities of SSL_CERT_FILE

@@ -1,4 +1,4 @@
-package source
+package oci
 
 import (
 	"context"
@@ -48,10 +48,10 @@ func (l limitedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 	}
 	host := request.URL.Host
 	if !strings.Contains(first.URL.Path, "/blobs/") { // the size of blobs is known and checked
-		response.Body = &boundedBody{ReadCloser: response.Body, left: maxManifest, host: host}
+		response.Body = &boundedBody{ReadCloser: response.Body, left: MaxManifest, host: host}
 	}
 	tooSlow := limitError(fmt.Sprintf("%s sends less than %s in %s: check your network, or try again later", host,
-		inBytes(minProgress), stallTime))
+		InBytes(minProgress), stallTime))
 	response.Body = &stallingBody{response.Body, ctx, cancel, time.AfterFunc(stallTime, func() { cancel(tooSlow) }), 0}
 	return response, nil
 }
@@ -67,7 +67,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
 		return 0,
-			limitError(fmt.Sprintf("%s answers with more than %s, which is the limit", b.host, inBytes(maxManifest)))
+			limitError(fmt.Sprintf("%s answers with more than %s, which is the limit", b.host, InBytes(MaxManifest)))
 	}
 	return n, err
 }

@@ -1,4 +1,4 @@
-package source
+package oci
 
 import (
 	"context"
@@ -19,7 +19,7 @@ type drip struct {
 }
 
 func (d drip) RoundTrip(request *http.Request) (*http.Response, error) {
-	response := readerFunc(func(p []byte) (int, error) {
+	response := ReaderFunc(func(p []byte) (int, error) {
 		select {
 		case <-time.After(d.pause):
 			return min(d.bytes, len(p)), nil
@@ -30,18 +30,13 @@ func (d drip) RoundTrip(request *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(response), Request: request}, nil
 }
 
-// A dripStore contains blobs that come out of a drip.
-type dripStore struct {
-	store
-	drip drip
-}
-
-func (s dripStore) blob(ctx context.Context, _ v1.Descriptor) (io.ReadCloser, error) {
+// get returns a blob that comes out of a drip.
+func (d drip) get(ctx context.Context) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://registry.example/v2/repo/blobs/x", nil)
 	if err != nil {
 		return nil, err
 	}
-	response, err := (&http.Client{Transport: limitedTransport{s.drip}}).Do(request)
+	response, err := (&http.Client{Transport: limitedTransport{d}}).Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +57,17 @@ func TestALayerThatComesTooSlowly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				take := &extractor{store: dripStore{drip: test.drip}, budget: &budget{limits: Limits{}.withDefaults()}}
+				content, err := test.drip.get(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer content.Close()
 				digest := v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}
-				_, err := take.readLayer(t.Context(), v1.Descriptor{Digest: digest, Size: 1 << 20})
+				checked, err := NewDigestReader(content, v1.Descriptor{Digest: digest, Size: 1 << 20})
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = checked.Verify()
 				if err == nil || !strings.HasPrefix(err.Error(), test.want) {
 					t.Errorf("error is %v", err)
 				}

@@ -1,0 +1,94 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// A Location is where an image is: in a repository of a registry, or in a layout or archive on disk.
+type Location struct {
+	Repository name.Repository // of a registry; zero for an image on disk
+	Path       string          // of a layout or archive; empty for an image in a registry
+	Identifier string          // tag or digest; may be empty for an image on disk
+}
+
+// IsRegistry reports whether the image is in a registry.
+func (l Location) IsRegistry() bool { return l.Path == "" }
+
+// String returns the location as a user writes it.
+func (l Location) String() string {
+	place := l.Path
+	if l.IsRegistry() {
+		place = l.Repository.Name()
+	}
+	switch {
+	case l.Identifier == "":
+		return place
+	case strings.Contains(l.Identifier, ":"):
+		return place + "@" + l.Identifier
+	default:
+		return place + ":" + l.Identifier
+	}
+}
+
+// Parse returns the location of an image: registry.example/repo:TAG or @DIGEST, or a layout or archive on disk, with
+// a tag or digest if it has several images. What exists on disk has precedence. It reads the disk, but never the
+// network.
+func Parse(ref string, insecure bool) (Location, error) {
+	if _, err := os.Stat(ref); err == nil {
+		return Location{Path: ref}, nil
+	}
+	for i, c := range ref {
+		if c != ':' && c != '@' {
+			continue
+		}
+		if info, err := os.Stat(ref[:i]); err == nil && (info.Mode().IsRegular() || IsLayout(ref[:i])) {
+			return Location{Path: ref[:i], Identifier: ref[i+1:]}, nil
+		}
+	}
+	if strings.HasPrefix(ref, ".") || strings.HasPrefix(ref, "/") || strings.HasPrefix(ref, "~") {
+		return Location{}, &RewordedError{Text: "no such file or folder", Err: fs.ErrNotExist}
+	}
+	return ParseRegistry(ref, insecure)
+}
+
+// ParseRegistry returns the location of an image in a registry. The registry, and a tag or digest, are required: a
+// mistyped folder must not be requested from a default registry.
+func ParseRegistry(ref string, insecure bool) (Location, error) {
+	options := []name.Option{name.StrictValidation}
+	if insecure {
+		options = append(options, name.Insecure)
+	}
+	image, err := name.ParseReference(ref, options...)
+	if err != nil {
+		return Location{}, errors.New("not an image reference: an image needs its registry and a tag or digest, as " +
+			"in registry.example/repo:tag")
+	}
+	return Location{Repository: image.Context(), Identifier: image.Identifier()}, nil
+}
+
+// Options are the options of Open.
+type Options struct {
+	// Platform chooses between images of a layout that are one image for several platforms, without an index.
+	Platform v1.Platform
+	// Insecure allows a registry that only has plain http, or a certificate that isn't trusted.
+	Insecure bool
+}
+
+// Open opens the store with an image.
+func Open(_ context.Context, location Location, options Options) (Store, error) {
+	if location.IsRegistry() {
+		return openRegistry(location.Repository, options.Insecure)
+	}
+	if !IsLayout(location.Path) {
+		return nil, fmt.Errorf("it is not an OCI image layout: it has no file %s", LayoutFile)
+	}
+	return &layoutStore{path: location.Path, platform: options.Platform}, nil
+}
