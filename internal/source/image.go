@@ -3,7 +3,6 @@ package source
 import (
 	"archive/tar"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -31,9 +30,6 @@ const (
 	opaqueWhiteout = ".wh..wh..opq"
 )
 
-// maxNesting is the maximum depth of indexes in indexes.
-const maxNesting = 4
-
 // isOfRelease reports whether an entry of an image is a file of the release, or a whiteout of one.
 func isOfRelease(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
@@ -50,38 +46,6 @@ type extractor struct {
 	store    oci.Store
 	platform v1.Platform
 	budget   *budget
-}
-
-// findManifest returns the manifest of the image for the platform that a descriptor refers to.
-func (e *extractor) findManifest(ctx context.Context, described v1.Descriptor) (*v1.Manifest, error) {
-	for range maxNesting {
-		raw, err := e.store.Manifest(ctx, described)
-		if err != nil {
-			return nil, err
-		}
-		var either struct {
-			v1.Manifest
-			Manifests []v1.Descriptor `json:"manifests"`
-		}
-		if err := json.Unmarshal(raw, &either); err != nil {
-			return nil, fmt.Errorf("manifest %s: %w", described.Digest, err)
-		}
-		kind := described.MediaType
-		if either.MediaType != "" {
-			kind = either.MediaType
-		}
-		switch {
-		case kind.IsImage():
-			return &either.Manifest, nil
-		case !kind.IsIndex():
-			return nil, fmt.Errorf("manifest %s is of type %q, which is neither an image nor an index of some",
-				described.Digest, kind)
-		}
-		if described, err = oci.ChoosePlatform(either.Manifests, e.platform); err != nil {
-			return nil, err
-		}
-	}
-	return nil, fmt.Errorf("indexes are nested more than %d deep", maxNesting)
 }
 
 // extractPayload extracts the payload from the layers of an image.
@@ -195,12 +159,12 @@ func openImage(ctx context.Context, location oci.Location, extractor *extractor,
 		return nil, err
 	}
 	extractor.store = store
-	manifest, err := extractor.findManifest(ctx, found)
+	manifest, err := oci.FindImage(ctx, store, found, extractor.platform)
 	if err != nil {
 		return nil, err
 	}
 	if !location.IsRegistry() {
-		if err := checkConfig(ctx, store, manifest.Config); err != nil {
+		if _, err := oci.ReadBlob(ctx, store, manifest.Config); err != nil {
 			return nil, fmt.Errorf("config %s: %w", manifest.Config.Digest, err)
 		}
 	}
@@ -208,25 +172,10 @@ func openImage(ctx context.Context, location oci.Location, extractor *extractor,
 	if err != nil {
 		return nil, err
 	}
-	release := &Release{FS: files, Kind: Layout, Digest: found.Digest.String()}
+	location.Identifier = found.Digest.String()
+	release := &Release{FS: files, Kind: Layout, Digest: location.Identifier, Location: location}
 	if location.IsRegistry() {
-		release.Kind, release.Image = Image, location.Repository.Digest(release.Digest).Name()
+		release.Kind, release.Image = Image, location.String()
 	}
 	return release, nil
-}
-
-func checkConfig(ctx context.Context, store oci.Store, described v1.Descriptor) error {
-	content, err := store.Blob(ctx, described, 0)
-	if err != nil {
-		return err
-	}
-	defer content.Close()
-	if described.Size > oci.MaxManifest {
-		return oci.SizeError("it has more than " + oci.InBytes(oci.MaxManifest) + ", which is the limit")
-	}
-	checked, err := oci.NewDigestReader(oci.Interruptible(ctx, content), described)
-	if err != nil {
-		return err
-	}
-	return checked.Verify()
 }

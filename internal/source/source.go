@@ -71,6 +71,8 @@ type Release struct {
 	// of their index, so it is the same on all platforms.
 	Image  string
 	Digest string
+	// Location is where the image is, by its digest; zero for other formats.
+	Location oci.Location
 
 	// Values are the options with which an applied version was read, for reading it again; nil for other formats.
 	Values []byte
@@ -101,7 +103,7 @@ func open(ctx context.Context, ref string, options Options) (*Release, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	platform, err := parsePlatform(options.Platform)
+	platform, err := ParsePlatform(options.Platform)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +149,8 @@ func openApplied(ctx context.Context, found location, options Options) (*Release
 	return opened, nil
 }
 
-func parsePlatform(given string) (v1.Platform, error) {
+// ParsePlatform parses a platform such as linux/arm64. The default is linux on this machine's architecture.
+func ParsePlatform(given string) (v1.Platform, error) {
 	if given == "" {
 		return v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, nil
 	}
