@@ -77,7 +77,7 @@ func tombstoneName(folder, old string) (string, error) {
 func writeTombstoneFiles(files map[string]*tombstoneFile, progress io.Writer) error {
 	names := slices.Sorted(maps.Keys(files))
 	for i, name := range names {
-		err := writeNew(name, []byte(files[name].text.String()))
+		err := core.WriteNew(name, []byte(files[name].text.String()))
 		if err == nil {
 			continue
 		}

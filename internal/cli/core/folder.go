@@ -1,0 +1,77 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// WriteFolder writes texts to files of a new folder, or of an empty one, that a flag names. The folder appears when it
+// is complete, so that it never exists in part. No name leads out of it.
+func WriteFolder(flag, folder string, names []string, texts [][]byte) (err error) {
+	folder = filepath.Clean(folder)
+	if err := checkFree(folder); err != nil {
+		return Misusef("--%s: %w", flag, err)
+	}
+	unfinished, err := os.MkdirTemp(filepath.Dir(folder), "."+filepath.Base(folder)+"-")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", folder, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("write %s: %w", folder, err), os.RemoveAll(unfinished))
+		}
+	}()
+	for i, name := range names {
+		local, err := filepath.Localize(name)
+		if err == nil {
+			err = WriteNew(filepath.Join(unfinished, local), texts[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := os.Chmod(unfinished, 0o755); err != nil {
+		return err
+	}
+	if err := os.Remove(folder); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty one
+		return err
+	}
+	return os.Rename(unfinished, folder)
+}
+
+// WriteNew writes a new file. It returns an error if the file exists.
+func WriteNew(path string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	return errors.Join(err, file.Close())
+}
+
+// checkFree returns an error if the folder exists and is not empty, or if its parent does not exist.
+func checkFree(folder string) error {
+	switch info, err := os.Lstat(folder); {
+	case err == nil && info.IsDir():
+		entries, err := os.ReadDir(folder)
+		if err == nil && len(entries) > 0 || folder == "." {
+			err = fmt.Errorf("%s already exists: name a new folder", folder)
+		}
+		return err
+	case err == nil:
+		return fmt.Errorf("%s already exists: name a new folder", folder)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if above, err := os.Stat(filepath.Dir(folder)); err != nil || !above.IsDir() {
+		return fmt.Errorf("folder %s does not exist: cannot create %s in it", filepath.Dir(folder),
+			filepath.Base(folder))
+	}
+	return nil
+}
