@@ -82,6 +82,8 @@ func addReleaseFlags(flags *pflag.FlagSet, o *operator.Options, image, folder *s
 		"skip manifests that are annotated exclude.release.openshift.io/NAME")
 	flags.BoolVar(&o.Source.Insecure, "insecure-registry", false,
 		"allow registries and update services over plain http, or with a certificate that can't be verified")
+	flags.Var(&o.Source.Mirrors, "image-mirror", "a registry or repository with copies of the images of another, as "+
+		"SOURCE=MIRROR: images by digest are read from there first; may be repeated")
 	flags.StringVar(&o.CacheDir, "cache-dir", "", "a folder for the last images that were pulled, by digest")
 }
 

@@ -85,8 +85,8 @@ type flagHeading struct {
 
 // flagHeadings are the headings for the flags that verbs share, in the order of --help.
 var flagHeadings = []flagHeading{
-	{"Release Flags", []string{"component", "filename", "insecure", "into", "name", "namespace", "platform",
-		"previous", "previous-version", "release-version"}},
+	{"Release Flags", []string{"component", "filename", "image-mirror", "insecure", "into", "name", "namespace",
+		"platform", "previous", "previous-version", "release-version"}},
 	{"Filter Flags", []string{"capabilities", "exclude", "feature-gates", "feature-set", "major-version", "profile",
 		"unmanaged", "updating-from"}},
 	{"Image Flags", []string{"image", "images-from", "load-image", "previous-image", "release-image"}},

@@ -48,6 +48,7 @@ type Options struct {
 	// Insecure allows a registry that only has plain http, or a certificate that isn't
 	// trusted.
 	Insecure bool
+	Mirrors  Mirrors // places to read images by digest from, before their own
 	Limits   Limits
 	Progress io.Writer // gets a line before an image is pulled; may be nil
 	Input    io.Reader // standard input, for the ref "-"; nil if there is none
@@ -92,11 +93,7 @@ func (r *Release) Close() error {
 // the same name; LAYOUT:tag or LAYOUT@sha256:… chooses one of several images of a layout.
 // Its errors are of type *reason.Error.
 func Open(ctx context.Context, ref string, options Options) (*Release, error) {
-	release, err := open(ctx, ref, options)
-	if err != nil {
-		return nil, wrapError(ctx, ref, err)
-	}
-	return release, nil
+	return openFirst(ctx, ref, options)
 }
 
 func open(ctx context.Context, ref string, options Options) (*Release, error) {
@@ -141,9 +138,9 @@ func openApplied(ctx context.Context, found location, options Options) (*Release
 	if err != nil || version.FS != nil {
 		return version, err
 	}
-	opened, err := open(ctx, version.Image, options)
+	opened, err := openFirst(ctx, version.Image, options)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", version.Image, err)
+		return nil, err
 	}
 	opened.Values = version.Values
 	return opened, nil

@@ -3,6 +3,7 @@ package core
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -61,6 +62,20 @@ func (c choice[T]) Set(value string) error {
 		return fmt.Errorf("use one of %s", Join(c.allowed))
 	}
 	*c.value = T(value)
+	return nil
+}
+
+// A singleText is a text flag that may be set once: the first of two values would be dropped silently.
+type singleText string
+
+func (t *singleText) String() string { return string(*t) }
+func (t *singleText) Type() string   { return "string" }
+
+func (t *singleText) Set(value string) error {
+	if *t != "" {
+		return errors.New("it can be set only once")
+	}
+	*t = singleText(value)
 	return nil
 }
 

@@ -54,8 +54,11 @@ type ReleaseFlags struct {
 // NoValues is the hint for users who look for the values of other tools.
 const NoValues = `manifests have no values: variants for environments are chosen by --profile (see "runlevel help environments")`
 
-// InsecureUsage is the help on --insecure.
-const InsecureUsage = "allow registries with plain http, or with a certificate of an unknown authority"
+// The help on --insecure and --image-mirror.
+const (
+	InsecureUsage = "allow registries with plain http, or with a certificate of an unknown authority"
+	MirrorUsage   = "read images of a registry or repository from another one first, by digest; may be repeated"
+)
 
 // AddReleaseFlags adds the flags for reading a release, and for its filters. A version that was applied is read from
 // the cluster of other flags.
@@ -94,6 +97,7 @@ func AddReleaseFlags(command *cobra.Command, f *ReleaseFlags, cluster *ClusterFl
 	flags.StringVar(&f.source.Platform, "platform", "",
 		"which image to take of several, as in linux/arm64 (default: linux on this architecture)")
 	flags.BoolVar(&f.source.Insecure, "insecure", false, InsecureUsage)
+	flags.Var(&f.source.Mirrors, "image-mirror", MirrorUsage)
 	for name, values := range map[string][]string{
 		"profile":     loader.Profiles(),
 		"feature-set": payload.FeatureSets(),
@@ -143,20 +147,6 @@ func hintOnValues(file string) string {
 // AddNamespaceFlag adds the flag with the namespace of objects without one.
 func AddNamespaceFlag(command *cobra.Command, f *ReleaseFlags) {
 	command.Flags().StringVarP(&f.namespace, "namespace", "n", "", "the namespace of objects without one")
-}
-
-// A singleText is a text flag that may be set once: the first of two values would be dropped silently.
-type singleText string
-
-func (t *singleText) String() string { return string(*t) }
-func (t *singleText) Type() string   { return "string" }
-
-func (t *singleText) Set(value string) error {
-	if *t != "" {
-		return errors.New("it can be set only once")
-	}
-	*t = singleText(value)
-	return nil
 }
 
 // TolerateDuplicates turns problems with duplicate objects into warnings.

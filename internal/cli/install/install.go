@@ -39,6 +39,7 @@ type installFlags struct {
 		gates []string
 	}
 	insecure   bool
+	mirrors    source.Mirrors
 	noWait     bool
 	name       string // name of the cluster
 	prometheus prometheus.Options
@@ -129,8 +130,8 @@ priority, the definitions of ClusterVersion and ClusterOperator, a service accou
 an admission policy for requests of updates, a NetworkPolicy, a Service for metrics, and a
 Deployment; and if the cluster has the Prometheus operator, its scrape configuration and alerts.
 They are applied by server-side apply, and can be applied again at any time. Objects that a release
-owns are not changed. --profile, --feature-set, --feature-gates, --insecure, --cluster-name and the flags of the
-Prometheus go into the operator's settings, ConfigMap runlevel-operator.
+owns are not changed. --profile, --feature-set, --feature-gates, --insecure, --image-mirror, --cluster-name and the
+flags of the Prometheus go into the operator's settings, ConfigMap runlevel-operator.
 
 If a cluster-version operator runs on the cluster, nothing is installed: docs/migrate-cvo.md shows how
 to replace it.
@@ -178,6 +179,8 @@ func New(streams core.Streams) *cobra.Command {
 		`the feature gates that are on in a cluster without FeatureGate "cluster". They stay in the operator's settings.`)
 	flags.BoolVar(&f.insecure, "insecure", false, core.InsecureUsage+
 		", for this command and for the operator; it stays in the operator's settings, --insecure=false removes it")
+	flags.Var(&f.mirrors, "image-mirror", core.MirrorUsage+
+		", by this command and by the operator; they stay in the operator's settings")
 	flags.StringVar(&f.name, "cluster-name", "",
 		"the name of the cluster in notifications. It stays in the operator's settings.")
 	f.prometheus.AddFlags(flags)
@@ -229,6 +232,7 @@ func (f *installFlags) settings(flags *pflag.FlagSet) map[string]any {
 		"feature-set":           {"feature-set", f.features.set},
 		"feature-gates":         {"feature-gates", strings.Join(f.features.gates, ",")},
 		"insecure-registry":     {"insecure", f.insecure},
+		"image-mirror":          {"image-mirror", f.mirrors.String()},
 		"cluster-name":          {"cluster-name", f.name},
 		"prometheus-url":        {"prometheus-url", f.prometheus.URL},
 		"prometheus-ca-file":    {"prometheus-ca-file", f.prometheus.CAFile},
@@ -265,7 +269,7 @@ func (f *installFlags) program(ctx context.Context, progress io.Writer) (setup.P
 	if _, isDigest := image.(name.Digest); isDigest && f.image != "" {
 		return program, nil
 	}
-	err = program.Read(ctx, source.Options{Progress: progress, Insecure: f.insecure})
+	err = program.Read(ctx, source.Options{Progress: progress, Insecure: f.insecure, Mirrors: f.mirrors})
 	if errors.Is(err, setup.ErrOnDisk) {
 		err = fmt.Errorf("--release: %w", err)
 	}
