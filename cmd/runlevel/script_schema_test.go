@@ -126,6 +126,11 @@ func schemaName(args []string, document any) string {
 		case slices.Contains(args, "plan"):
 			return "machines-plan"
 		}
+	case "release":
+		if fields["plan"] != nil { // info of two releases
+			return "release-changes"
+		}
+		return "release-" + args[1]
 	case "why":
 		list, _ := document.([]any)
 		if len(list) > 0 {

@@ -62,6 +62,8 @@ var readers = []string{
 	"graph NEW -o svg", "graph NEW -o mermaid",
 	"graph NEW --references", "graph NEW --references -o json", "graph NEW --references -o dot",
 	"graph NEW --references -o mermaid",
+	"release info NEW", "release info NEW -o json", "release info NEW -o yaml", "release info OLD NEW",
+	"release info OLD NEW -o json",
 	"plan OLD NEW", "plan OLD NEW --all", "plan OLD NEW -o json", "plan OLD NEW -o yaml", "plan OLD NEW -o markdown",
 	"lint NEW", "lint NEW --previous OLD --all", "lint NEW --previous OLD -o json", "lint NEW --previous OLD -o yaml",
 	"lint NEW --previous OLD -o sarif",

@@ -21,6 +21,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/cli/install"
 	"github.com/runlevel/runlevel/internal/cli/lint"
+	"github.com/runlevel/runlevel/internal/cli/release"
 	"github.com/runlevel/runlevel/internal/cli/review"
 	"github.com/runlevel/runlevel/internal/session/releasetest"
 	"github.com/runlevel/runlevel/internal/session/state"
@@ -31,6 +32,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/overview"
 	"github.com/runlevel/runlevel/internal/machines/rolloutpreview"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/release/info"
 	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/internal/review/referrers"
 	"github.com/runlevel/runlevel/internal/sandbox"
@@ -82,6 +84,9 @@ var jsonDocuments = map[string]jsonDocument{
 	"plan": {"plan, diff", "what an update does, object by object", &plan.Plan{}},
 	"render": {"render, get manifests",
 		"the manifests of a cluster, or with `--explain` why each is in or out", review.RenderInfo{}},
+	"release-info": {"release info", "the contents of a release", &info.Info{}},
+	"release-changes": {"release info SOURCE SOURCE", "the differences between two releases",
+		&release.Changes{}},
 	"sandbox-status": {"sandbox status", "sandboxes; `sandbox up` prints one", []sandbox.Status{}},
 	"status":         {"status", "how a release stands", &state.Status{}},
 	"test":           {"test", "the results of the tests of a release", &releasetest.Report{}},

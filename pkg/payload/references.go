@@ -23,6 +23,11 @@ type References struct {
 	// Parts are versions of parts, such as kubernetes, by the image that declares
 	// them, and "" for the release.
 	Parts map[string]map[string]string `json:"parts,omitempty"`
+
+	// Created is the creation time of the file, and Annotations are those of each image. They only describe a release,
+	// so they are not stored with the options.
+	Created     string                       `json:"-"`
+	Annotations map[string]map[string]string `json:"-"`
 }
 
 // An imageStream contains the fields of an image-references file that are needed.
@@ -45,6 +50,7 @@ type imageStream struct {
 type streamMetadata struct {
 	Name        string            `json:"name"`
 	Annotations map[string]string `json:"annotations"`
+	Created     any               `json:"creationTimestamp"` // invalid values are ignored
 }
 
 // pullSpec matches an image.
@@ -69,10 +75,12 @@ func ParseReferences(text []byte) (*References, error) {
 			imageStreamAPI)
 	}
 	found := &References{
-		Name:   stream.Metadata.Name,
-		Images: make(map[string]string, len(stream.Spec.Tags)),
-		Parts:  map[string]map[string]string{},
+		Name:        stream.Metadata.Name,
+		Images:      make(map[string]string, len(stream.Spec.Tags)),
+		Parts:       map[string]map[string]string{},
+		Annotations: map[string]map[string]string{},
 	}
+	found.Created, _ = stream.Metadata.Created.(string)
 	found.Parts[""] = parseParts(stream.Metadata.Annotations[partsAnnotation])
 	for i, tag := range stream.Spec.Tags {
 		switch {
@@ -92,6 +100,7 @@ func ParseReferences(text []byte) (*References, error) {
 		}
 		found.Images[tag.Name] = tag.From.Name
 		found.Parts[tag.Name] = parseParts(tag.Annotations[partsAnnotation])
+		found.Annotations[tag.Name] = tag.Annotations
 	}
 	return found, nil
 }

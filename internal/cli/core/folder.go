@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // WriteFolder writes texts to files of a new folder, or of an empty one, that a flag names. The folder appears when it
@@ -74,4 +76,22 @@ func checkFree(folder string) error {
 			filepath.Base(folder))
 	}
 	return nil
+}
+
+// FolderOf returns the folder of a release, which is part of the paths of findings. It
+// returns "" if the release is not a folder of manifests.
+func FolderOf(ref string) string {
+	info, err := os.Stat(ref)
+	switch {
+	case err != nil:
+		return ""
+	case info.Mode().IsRegular() && payload.IsManifest(ref):
+		return filepath.Dir(ref)
+	case !info.IsDir():
+		return ""
+	}
+	if _, err := os.Stat(filepath.Join(ref, "oci-layout")); err == nil {
+		return ""
+	}
+	return ref
 }

@@ -94,18 +94,21 @@ func AddReleaseFlags(command *cobra.Command, f *ReleaseFlags, cluster *ClusterFl
 	flags.StringArrayVar(&f.Images, "image", nil,
 		"the image to put in the place of the component's placeholder of this name, as NAME=IMAGE, also instead of "+
 			"that of --images-from; may be repeated")
-	flags.StringVar(&f.source.Platform, "platform", "",
-		"which image to take of several, as in linux/arm64 (default: linux on this architecture)")
-	flags.BoolVar(&f.source.Insecure, "insecure", false, InsecureUsage)
-	flags.Var(&f.source.Mirrors, "image-mirror", MirrorUsage)
-	for name, values := range map[string][]string{
-		"profile":     loader.Profiles(),
-		"feature-set": payload.FeatureSets(),
-		"platform":    {"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"},
-	} {
+	AddImageFlags(command, &f.source)
+	for name, values := range map[string][]string{"profile": loader.Profiles(), "feature-set": payload.FeatureSets()} {
 		_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
 	_ = command.RegisterFlagCompletionFunc("capabilities", CompleteList(payload.CapabilityBaselines()))
+}
+
+// AddImageFlags adds the flags for reading images.
+func AddImageFlags(command *cobra.Command, o *source.Options) {
+	command.Flags().StringVar(&o.Platform, "platform", "",
+		"which image to take of several, as in linux/arm64 (default: linux on this architecture)")
+	command.Flags().BoolVar(&o.Insecure, "insecure", false, InsecureUsage)
+	command.Flags().Var(&o.Mirrors, "image-mirror", MirrorUsage)
+	_ = command.RegisterFlagCompletionFunc("platform", cobra.FixedCompletions(
+		[]string{"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // ReadFrom makes a command without these flags read versions that were applied from a cluster.
@@ -356,24 +359,6 @@ func (f *ReleaseFlags) filter() (payload.Filter, error) {
 		filter.Capabilities = capabilities
 	}
 	return filter, nil
-}
-
-// FolderOf returns the folder of a release, which is part of the paths of findings. It
-// returns "" if the release is not a folder of manifests.
-func FolderOf(ref string) string {
-	info, err := os.Stat(ref)
-	switch {
-	case err != nil:
-		return ""
-	case info.Mode().IsRegular() && payload.IsManifest(ref):
-		return filepath.Dir(ref)
-	case !info.IsDir():
-		return ""
-	}
-	if _, err := os.Stat(filepath.Join(ref, "oci-layout")); err == nil {
-		return ""
-	}
-	return ref
 }
 
 // LoadAs reads a release. Its errors name the release as "the old release" or "the new release".

@@ -13,7 +13,7 @@ import (
 )
 
 // New returns the verb release.
-func New(_ core.Streams) *cobra.Command {
+func New(streams core.Streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "release",
 		Short: "Build, inspect, sign, verify and mirror releases",
@@ -24,6 +24,6 @@ archive of one; no container engine is needed.`,
 		Args: cobra.NoArgs,
 		RunE: core.NeedsVerb,
 	}
-	command.AddCommand()
+	command.AddCommand(newExtract(streams), newInfo(streams))
 	return command
 }
