@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
@@ -32,12 +31,7 @@ func (d *DigestReader) Read(p []byte) (int, error) {
 	d.size += int64(n)
 	d.sum.Write(p[:n])
 	if d.size > d.want.Size {
-		return n, d.wrongSize()
-	}
-	// The registry library verifies the stream at the end, too, but its error has fewer
-	// details than that of Verify.
-	if err != nil && strings.HasPrefix(err.Error(), "error verifying ") {
-		err = io.EOF
+		return n, wrongSize(d.size, d.want.Size)
 	}
 	return n, err
 }
@@ -46,22 +40,29 @@ func (d *DigestReader) Read(p []byte) (int, error) {
 // Verify has returned nil.
 func (d *DigestReader) Verify() error {
 	if d.size > d.want.Size {
-		return d.wrongSize()
+		return wrongSize(d.size, d.want.Size)
 	}
 	if _, err := io.Copy(io.Discard, d); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
 	}
 	if d.size != d.want.Size {
-		return d.wrongSize()
+		return wrongSize(d.size, d.want.Size)
 	}
 	return d.wrongDigest()
 }
 
-func (d *DigestReader) wrongSize() error {
-	if d.size > d.want.Size {
-		return fmt.Errorf("content has more than the %d bytes that it should", d.want.Size)
+// A wrongContentError is the error of content that doesn't have the size or digest of its descriptor.
+type wrongContentError string
+
+func (w wrongContentError) Error() string { return string(w) }
+
+func isWrong(err error) bool { return errors.As(err, new(wrongContentError)) }
+
+func wrongSize(got, want int64) error {
+	if got > want {
+		return wrongContentError(fmt.Sprintf("content has more than the %d bytes that it should", want))
 	}
-	return fmt.Errorf("content ends after %d of %d bytes", d.size, d.want.Size)
+	return wrongContentError(fmt.Sprintf("content ends after %d of %d bytes", got, want))
 }
 
 func (d *DigestReader) wrongDigest() error {
@@ -69,7 +70,7 @@ func (d *DigestReader) wrongDigest() error {
 	if got == d.want.Digest {
 		return nil
 	}
-	return fmt.Errorf("content has digest %s", got)
+	return wrongContentError(fmt.Sprintf("content has digest %s", got))
 }
 
 // CheckManifest compares a manifest that was read with its descriptor.

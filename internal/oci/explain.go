@@ -27,9 +27,6 @@ func explain(registry, missing string, err error) error {
 		text = explainConnection(registry, cause)
 	}
 	if text == "" {
-		text = explainDigest(registry, cause)
-	}
-	if text == "" {
 		return withoutURL(cause)
 	}
 	var response *transport.Error
@@ -109,15 +106,6 @@ func certificateError(err error) error {
 		return invalid.Err
 	}
 	return withoutURL(err)
-}
-
-// explainDigest parses the text of an error, because the library has no type for it.
-func explainDigest(registry string, err error) string {
-	var got string
-	if _, scanned := fmt.Sscanf(withoutURL(err).Error(), "manifest digest: %q does not match", &got); scanned != nil {
-		return ""
-	}
-	return fmt.Sprintf("%s sent something else, of digest %s", registry, got)
 }
 
 // withoutURL removes the requested URL, because the message has the release's name.

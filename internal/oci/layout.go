@@ -6,47 +6,132 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // refName is the annotation with the tag of an image in a layout.
 const refName = "org.opencontainers.image.ref.name"
 
+// indexFile is the file with the index of a layout.
+const indexFile = "index.json"
+
 // LayoutFile is the file that marks a folder as an OCI image layout.
 const LayoutFile = "oci-layout"
 
-// IsLayout reports whether a folder is an OCI image layout.
+// IsLayout reports whether a path is the folder or archive of an OCI image layout.
 func IsLayout(path string) bool {
-	if path == "" {
+	info, err := os.Stat(path)
+	if err != nil {
 		return false
 	}
-	info, err := os.Stat(filepath.Join(path, LayoutFile))
+	if !info.IsDir() {
+		opened, err := openArchive(path)
+		return err == nil && opened.close() == nil
+	}
+	info, err = os.Stat(filepath.Join(path, LayoutFile))
 	return err == nil && info.Mode().IsRegular()
 }
 
-// A layoutStore is the folder of an OCI image layout.
-type layoutStore struct {
-	path     string
-	platform v1.Platform
+// A Layout is an OCI image layout, in a folder or an archive. Changes are visible to others after Commit.
+type Layout struct {
+	files      layoutFiles
+	platform   v1.Platform
+	repository string // whose images it has; "" for all
+	draft      *draft
+}
+
+// layoutFiles are the files of a layout.
+type layoutFiles interface {
+	open(name string) (io.ReadSeekCloser, error)
+	// putBlob writes a file below blobs, and compares it with its digest.
+	putBlob(ctx context.Context, described v1.Descriptor, open func(offset int64) (io.ReadCloser, error)) error
+	// commit replaces index.json.
+	commit(ctx context.Context, index []byte) error
+	close() error
+}
+
+// OpenLayout opens a layout in a folder or archive.
+func OpenLayout(path string) (*Layout, error) {
+	layout := &Layout{draft: newDraft()}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, WithoutPath(err)
+	case info.IsDir() && !IsLayout(path):
+		return nil, fmt.Errorf("it is not an OCI image layout: it has no file %s", LayoutFile)
+	case info.IsDir():
+		layout.files = &folder{path: path}
+		return layout, nil
+	}
+	layout.files, err = openArchive(path)
+	return layout, err
+}
+
+// relatedTag matches tags that name a digest, as those of cosign's signatures do.
+var relatedTag = regexp.MustCompile(`(^|:)sha256-[0-9a-f]{64}`)
+
+// Repository returns the part of a layout with the images of one repository. In the index of the layout, their tags
+// begin with its name.
+func (l *Layout) Repository(name string) *Layout {
+	part := *l
+	part.repository = name
+	return &part
 }
 
 // Resolve implements Store.
-func (l *layoutStore) Resolve(_ context.Context, identifier string) (v1.Descriptor, error) {
-	index, err := l.index()
+func (l *Layout) Resolve(ctx context.Context, identifier string) (v1.Descriptor, error) {
+	images, err := l.images()
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
-	return chooseImage(index.Manifests, identifier, l.platform)
+	if identifier == "" && len(distinctDigests(images)) > 1 {
+		images = slices.DeleteFunc(images, func(d v1.Descriptor) bool {
+			found, err := l.draft.referrer(ctx, l, d)
+			isReferrer := err == nil && found != nil // a signature, for example
+			return isReferrer || relatedTag.MatchString(d.Annotations[refName])
+		})
+	}
+	if l.repository == "" {
+		return chooseImage(images, identifier, l.platform)
+	}
+	for _, d := range images {
+		if d.Digest.String() == identifier || d.Annotations[refName] == l.repository+":"+identifier {
+			return d, nil
+		}
+	}
+	return v1.Descriptor{}, &RewordedError{Text: fmt.Sprintf("the layout has no image %s %s", l.repository, identifier),
+		Err: ErrNotFound}
 }
 
-func (l *layoutStore) index() (*v1.IndexManifest, error) {
-	raw, err := l.readAll("index.json")
+// images returns the entries of the index, with those of the draft.
+func (l *Layout) images() ([]v1.Descriptor, error) {
+	index, err := l.index()
+	if err != nil {
+		return nil, err
+	}
+	images := l.draft.merge(index.Manifests)
+	if l.repository == "" {
+		return images, nil
+	}
+	return slices.DeleteFunc(images, func(d v1.Descriptor) bool {
+		rest, isOfRepository := strings.CutPrefix(d.Annotations[refName], l.repository)
+		return !isOfRepository || !strings.HasPrefix(rest, ":") && !strings.HasPrefix(rest, "@")
+	}), nil
+}
+
+func (l *Layout) index() (*v1.IndexManifest, error) {
+	raw, err := l.readAll(indexFile)
+	if errors.Is(err, ErrNotFound) && l.draft.isNew {
+		return &v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("index.json of the layout: %w", err)
 	}
@@ -59,7 +144,9 @@ func (l *layoutStore) index() (*v1.IndexManifest, error) {
 
 // chooseImage returns the image of a choice: a tag, a digest, or "" for the only image.
 func chooseImage(images []v1.Descriptor, choice string, platform v1.Platform) (v1.Descriptor, error) {
-	fitting := slices.DeleteFunc(slices.Clone(images), func(d v1.Descriptor) bool { return !matchesChoice(d, choice) })
+	fitting := slices.DeleteFunc(slices.Clone(images), func(d v1.Descriptor) bool {
+		return !matchesChoice(d, choice)
+	})
 	switch digests := distinctDigests(fitting); {
 	case len(images) == 0:
 		return v1.Descriptor{}, errors.New("the layout has no image")
@@ -115,7 +202,7 @@ func describeImages(images []v1.Descriptor) string {
 }
 
 // Manifest implements Store.
-func (l *layoutStore) Manifest(_ context.Context, described v1.Descriptor) ([]byte, error) {
+func (l *Layout) Manifest(_ context.Context, described v1.Descriptor) ([]byte, error) {
 	raw, err := l.readAll(blobPath(described.Digest))
 	if err != nil {
 		return nil, fmt.Errorf("manifest %s: %w", described.Digest, err)
@@ -124,8 +211,8 @@ func (l *layoutStore) Manifest(_ context.Context, described v1.Descriptor) ([]by
 }
 
 // Blob implements Store.
-func (l *layoutStore) Blob(_ context.Context, described v1.Descriptor, offset int64) (io.ReadCloser, error) {
-	file, err := l.open(blobPath(described.Digest))
+func (l *Layout) Blob(_ context.Context, described v1.Descriptor, offset int64) (io.ReadCloser, error) {
+	file, err := l.files.open(blobPath(described.Digest))
 	if err != nil {
 		return nil, err
 	}
@@ -136,35 +223,30 @@ func (l *layoutStore) Blob(_ context.Context, described v1.Descriptor, offset in
 }
 
 // Referrers implements Store. The index of a layout lists them.
-func (l *layoutStore) Referrers(ctx context.Context, digest v1.Hash) ([]v1.Descriptor, error) {
-	index, err := l.index()
+func (l *Layout) Referrers(ctx context.Context, digest v1.Hash) ([]v1.Descriptor, error) {
+	images, err := l.images()
 	if err != nil {
 		return nil, err
 	}
 	var referrers []v1.Descriptor
-	for _, described := range index.Manifests {
-		raw, err := l.Manifest(ctx, described)
+	for _, described := range images {
+		found, err := l.draft.referrer(ctx, l, described)
 		if err != nil {
 			return nil, err
 		}
-		var manifest struct {
-			Subject *v1.Descriptor `json:"subject"`
-		}
-		if err := json.Unmarshal(raw, &manifest); err != nil {
-			return nil, fmt.Errorf("manifest %s: %w", described.Digest, err)
-		}
-		if manifest.Subject != nil && manifest.Subject.Digest == digest {
-			referrers = append(referrers, described)
+		isKnown := slices.ContainsFunc(referrers, func(d v1.Descriptor) bool { return d.Digest == described.Digest })
+		if found != nil && found.subject == digest && !isKnown {
+			referrers = append(referrers, found.described)
 		}
 	}
 	return referrers, nil
 }
 
 // Close implements Store.
-func (*layoutStore) Close() error { return nil }
+func (l *Layout) Close() error { return l.files.close() }
 
-func (l *layoutStore) readAll(name string) ([]byte, error) {
-	file, err := l.open(name)
+func (l *Layout) readAll(name string) ([]byte, error) {
+	file, err := l.files.open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -179,28 +261,8 @@ func (l *layoutStore) readAll(name string) ([]byte, error) {
 	return raw, nil
 }
 
-// open opens a file of the layout. Links may lead out of the layout, as those of some build
-// tools do: their targets are compared with the digest.
-func (l *layoutStore) open(name string) (*os.File, error) {
-	full := filepath.Join(l.path, name)
-	info, err := os.Stat(full)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, &RewordedError{Text: "the layout doesn't have it", Err: errors.Join(ErrNotFound, err)}
-	case err != nil:
-		return nil, WithoutPath(err)
-	case !info.Mode().IsRegular():
-		return nil, errors.New("is not a file")
-	}
-	file, err := os.Open(full)
-	if err != nil {
-		return nil, WithoutPath(err)
-	}
-	return file, nil
-}
-
 func blobPath(digest v1.Hash) string {
-	return filepath.Join("blobs", digest.Algorithm, digest.Hex)
+	return path.Join("blobs", digest.Algorithm, digest.Hex)
 }
 
 // ChoosePlatform returns the image of an index for a platform.

@@ -3,13 +3,13 @@ package oci
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
 // A Location is where an image is: in a repository of a registry, or in a layout or archive on disk.
@@ -49,7 +49,7 @@ func Parse(ref string, insecure bool) (Location, error) {
 		if c != ':' && c != '@' {
 			continue
 		}
-		if info, err := os.Stat(ref[:i]); err == nil && (info.Mode().IsRegular() || IsLayout(ref[:i])) {
+		if IsLayout(ref[:i]) {
 			return Location{Path: ref[:i], Identifier: ref[i+1:]}, nil
 		}
 	}
@@ -74,7 +74,7 @@ func ParseRegistry(ref string, insecure bool) (Location, error) {
 	return Location{Repository: image.Context(), Identifier: image.Identifier()}, nil
 }
 
-// Options are the options of Open.
+// Options are the options of Open and Create.
 type Options struct {
 	// Platform chooses between images of a layout that are one image for several platforms, without an index.
 	Platform v1.Platform
@@ -85,10 +85,20 @@ type Options struct {
 // Open opens the store with an image.
 func Open(_ context.Context, location Location, options Options) (Store, error) {
 	if location.IsRegistry() {
-		return openRegistry(location.Repository, options.Insecure)
+		return openRegistry(location.Repository, options.Insecure, transport.PullScope)
 	}
-	if !IsLayout(location.Path) {
-		return nil, fmt.Errorf("it is not an OCI image layout: it has no file %s", LayoutFile)
+	layout, err := OpenLayout(location.Path)
+	if err != nil {
+		return nil, err
 	}
-	return &layoutStore{path: location.Path, platform: options.Platform}, nil
+	layout.platform = options.Platform
+	return layout, nil
+}
+
+// Create opens a store to write to. On disk, it is created if it isn't there.
+func Create(_ context.Context, location Location, options Options) (Target, error) {
+	if location.IsRegistry() {
+		return openRegistry(location.Repository, options.Insecure, transport.PushScope)
+	}
+	return CreateLayout(location.Path)
 }

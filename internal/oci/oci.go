@@ -35,3 +35,18 @@ type Store interface {
 	// Referrers returns the manifests that have a digest as their subject, such as signatures.
 	Referrers(ctx context.Context, digest v1.Hash) ([]v1.Descriptor, error)
 }
+
+// A Target is a Store that can be written.
+type Target interface {
+	Store
+	// HasBlob reports whether the target has a blob.
+	HasBlob(ctx context.Context, described v1.Descriptor) (bool, error)
+	// PutBlob writes a blob, and compares it with its digest. It calls open again with another offset to continue after
+	// a failure.
+	PutBlob(ctx context.Context, described v1.Descriptor, open func(offset int64) (io.ReadCloser, error)) error
+	// PutManifest writes a manifest, and a tag for it unless that is "". Its blobs and manifests must be there before.
+	// A manifest with a subject becomes a referrer of it.
+	PutManifest(ctx context.Context, described v1.Descriptor, raw []byte, tag string) error
+	// Commit makes all that was written visible in a layout or archive.
+	Commit(ctx context.Context) error
+}

@@ -4,129 +4,267 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // A registryStore is one repository of a registry.
 type registryStore struct {
-	client  *http.Client
-	options []remote.Option
-	puller  *remote.Puller
-	repo    name.Repository
-
-	mu    sync.Mutex
-	known map[v1.Hash][]byte // manifests that were resolved
+	*client
+	resolved atomic.Pointer[resolvedManifest]
+	fallback sync.Mutex // for changes of referrers' tags
 }
 
-func openRegistry(repo name.Repository, insecure bool) (*registryStore, error) {
-	client, err := HTTPClient(insecure)
-	if err != nil {
-		return nil, err
-	}
-	options := []remote.Option{
-		remote.WithTransport(limitedTransport{client.Transport}),
-		remote.WithAuthFromKeychain(authn.DefaultKeychain),
-		remote.WithUserAgent("runlevel"),
-		// The library sleeps through an interrupt, so it sleeps briefly.
-		remote.WithRetryBackoff(remote.Backoff{Duration: 200 * time.Millisecond, Factor: 3, Jitter: 0.1, Steps: 3}),
-	}
-	puller, err := remote.NewPuller(options...)
-	if err != nil {
-		return nil, fmt.Errorf("prepare to ask %s: %w", repo.RegistryStr(), err)
-	}
-	return &registryStore{
-		client: client, options: options, puller: puller, repo: repo, known: map[v1.Hash][]byte{},
-	}, nil
-}
-
-// Resolve implements Store.
-func (r *registryStore) Resolve(ctx context.Context, identifier string) (v1.Descriptor, error) {
-	var ref name.Reference = r.repo.Tag(identifier)
-	if strings.Contains(identifier, ":") {
-		ref = r.repo.Digest(identifier)
-	}
-	got, err := r.puller.Get(ctx, ref)
-	if err != nil {
-		return v1.Descriptor{}, explain(r.repo.RegistryStr(), "the registry has no such image", err)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.known[got.Digest] = got.Manifest
-	return got.Descriptor, nil
-}
-
-// Manifest implements Store.
-func (r *registryStore) Manifest(ctx context.Context, described v1.Descriptor) ([]byte, error) {
-	r.mu.Lock()
-	raw, isKnown := r.known[described.Digest]
-	r.mu.Unlock()
-	if isKnown {
-		return raw, CheckManifest(described, raw)
-	}
-	got, err := r.puller.Get(ctx, r.repo.Digest(described.Digest.String()))
-	if err != nil {
-		err := explain(r.repo.RegistryStr(), noPart, err)
-		return nil, fmt.Errorf("manifest %s: %w", described.Digest, err)
-	}
-	return got.Manifest, CheckManifest(described, got.Manifest)
+// A resolvedManifest is the manifest that was resolved last: most callers read it next.
+type resolvedManifest struct {
+	described v1.Descriptor
+	raw       []byte
 }
 
 const noPart = "the registry doesn't have it"
 
-// Blob implements Store.
+// acceptedManifests are the media types that a registry may answer with.
+var acceptedManifests = strings.Join([]string{
+	string(types.OCIImageIndex), string(types.OCIManifestSchema1), string(types.DockerManifestList),
+	string(types.DockerManifestSchema2), string(types.DockerManifestSchema1Signed),
+	string(types.DockerManifestSchema1), "*/*",
+}, ", ")
+
+func openRegistry(repo name.Repository, insecure bool, scope string) (*registryStore, error) {
+	client, err := newClient(repo, insecure, scope)
+	if err != nil {
+		return nil, err
+	}
+	return &registryStore{client: client}, nil
+}
+
+// Resolve implements Store.
+func (r *registryStore) Resolve(ctx context.Context, identifier string) (v1.Descriptor, error) {
+	got, err := r.fetch(ctx, identifier)
+	if err != nil {
+		if errors.Is(err, ErrNotFound) {
+			err = &RewordedError{Text: "the registry has no such image", Err: err}
+		}
+		return v1.Descriptor{}, err
+	}
+	r.resolved.Store(got)
+	return got.described, nil
+}
+
+// Manifest implements Store.
+func (r *registryStore) Manifest(ctx context.Context, described v1.Descriptor) ([]byte, error) {
+	got := r.resolved.Load()
+	if got == nil || got.described.Digest != described.Digest {
+		var err error
+		if got, err = r.fetch(ctx, described.Digest.String()); err != nil {
+			return nil, fmt.Errorf("manifest %s: %w", described.Digest, err)
+		}
+	}
+	return got.raw, CheckManifest(described, got.raw)
+}
+
+// fetch reads a manifest by its tag or digest.
+func (r *registryStore) fetch(ctx context.Context, identifier string) (*resolvedManifest, error) {
+	algorithm, hex, isDigest := strings.Cut(identifier, ":")
+	if !isDigest {
+		algorithm = "sha256"
+	}
+	sum, err := v1.Hasher(algorithm)
+	if err != nil {
+		return nil, err
+	}
+	response, err := r.get(ctx, r.address("manifests/%s", identifier), http.Header{"Accept": {acceptedManifests}},
+		http.StatusOK)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, r.classify(err)
+	}
+	sum.Write(raw)
+	got := v1.Hash{Algorithm: algorithm, Hex: fmt.Sprintf("%x", sum.Sum(nil))}
+	if isDigest && got.Hex != hex {
+		return nil, fmt.Errorf("%s sent something else, of digest %s", r.repo.RegistryStr(), got)
+	}
+	kind := mediaType(raw)
+	if kind == "" {
+		kind = types.MediaType(response.Header.Get("Content-Type"))
+	}
+	return &resolvedManifest{v1.Descriptor{MediaType: kind, Digest: got, Size: int64(len(raw))}, raw}, nil
+}
+
+// mediaType returns the media type that a manifest names itself.
+func mediaType(raw []byte) types.MediaType {
+	var named struct {
+		MediaType types.MediaType `json:"mediaType"`
+	}
+	_ = json.Unmarshal(raw, &named) // whoever uses the manifest reports it
+	return named.MediaType
+}
+
+// Blob implements Store. If the registry ignores the offset, or answers with another part, the blob is read from its
+// beginning.
 func (r *registryStore) Blob(ctx context.Context, described v1.Descriptor, offset int64) (io.ReadCloser, error) {
-	layer, err := r.puller.Layer(ctx, r.repo.Digest(described.Digest.String()))
+	address, header := r.address("blobs/%s", described.Digest), http.Header{}
+	if offset > 0 && offset < described.Size {
+		header.Set("Range", fmt.Sprintf("bytes=%d-%d", offset, described.Size-1))
+	}
+	response, err := r.get(ctx, address, header,
+		http.StatusOK, http.StatusPartialContent, http.StatusRequestedRangeNotSatisfiable)
 	if err != nil {
-		return nil, explain(r.repo.RegistryStr(), noPart, err)
+		return nil, err
 	}
-	content, err := layer.Compressed()
-	if err != nil {
-		return nil, explain(r.repo.RegistryStr(), noPart, err)
+	start := fmt.Sprintf("bytes %d-%d/", offset, described.Size-1)
+	isPart := response.StatusCode == http.StatusPartialContent &&
+		strings.HasPrefix(response.Header.Get("Content-Range"), start)
+	if response.StatusCode != http.StatusOK && !isPart {
+		response.Body.Close()
+		if response, err = r.get(ctx, address, http.Header{}, http.StatusOK); err != nil {
+			return nil, err
+		}
 	}
-	if _, err := io.CopyN(io.Discard, content, offset); err != nil {
-		return nil, errors.Join(err, content.Close())
+	body := &blobBody{ReadCloser: response.Body, client: r.client, left: described.Size}
+	if isPart {
+		body.left -= offset
+	} else if _, err := io.CopyN(io.Discard, body, offset); err != nil {
+		return nil, errors.Join(err, body.Close())
 	}
-	return content, nil
+	return body, nil
+}
+
+// A blobBody is the content of a blob in a response. The error of a connection that drops is a temporary one.
+type blobBody struct {
+	io.ReadCloser
+	client *client
+	left   int64
+}
+
+// Read implements io.Reader.
+func (b *blobBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.left -= int64(n)
+	switch {
+	case err == nil, err == io.EOF && b.left <= 0:
+		return n, err
+	case err == io.EOF:
+		err = io.ErrUnexpectedEOF
+	}
+	if isDropped(err) {
+		err = &temporaryError{err: &RewordedError{
+			Text: b.client.repo.RegistryStr() + " closed the connection in the middle of its answer: try again later",
+			Err:  err,
+		}}
+	}
+	return n, err
 }
 
 // Referrers implements Store. Where the registry has no referrers API, they are in an index with the tag sha256-HEX.
 func (r *registryStore) Referrers(ctx context.Context, digest v1.Hash) ([]v1.Descriptor, error) {
-	options := append(slices.Clone(r.options), remote.WithContext(ctx))
-	index, err := remote.Referrers(r.repo.Digest(digest.String()), options...)
-	if err != nil {
-		return nil, explain(r.repo.RegistryStr(), noPart, err)
+	listed, hasAPI, err := r.listReferrers(ctx, digest)
+	if err != nil || hasAPI {
+		return listed, err
 	}
-	manifest, err := index.IndexManifest()
+	return r.fallbackReferrers(ctx, digest)
+}
+
+// listReferrers asks the referrers API, and reports whether the registry has one.
+func (r *registryStore) listReferrers(ctx context.Context, digest v1.Hash) ([]v1.Descriptor, bool, error) {
+	var all []v1.Descriptor
+	address := r.address("referrers/%s", digest)
+	for pages := 0; address != "" && pages < maxReferrers; pages++ {
+		response, err := r.get(ctx, address, http.Header{"Accept": {string(types.OCIImageIndex)}},
+			http.StatusOK, http.StatusNotFound, http.StatusBadRequest, http.StatusNotAcceptable,
+			http.StatusMethodNotAllowed)
+		if err != nil {
+			return nil, false, err
+		}
+		raw, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
+		switch {
+		case err != nil:
+			return nil, false, r.classify(err)
+		case response.StatusCode != http.StatusOK || types.MediaType(kind) != types.OCIImageIndex:
+			return nil, false, nil
+		}
+		var page v1.IndexManifest
+		if err := json.Unmarshal(raw, &page); err != nil {
+			return nil, false, fmt.Errorf("list of referrers: %w", err)
+		}
+		if all = append(all, page.Manifests...); len(all) > maxReferrers {
+			return nil, false, SizeError(fmt.Sprintf("%s has more than %d referrers, which is the limit", digest,
+				maxReferrers))
+		}
+		address = nextPage(response)
+	}
+	return all, true, nil
+}
+
+// maxReferrers bounds the referrers of one manifest.
+const maxReferrers = 1000
+
+// nextPage returns the address in the Link header of a response, or "".
+func nextPage(response *http.Response) string {
+	link, isNext := strings.CutSuffix(strings.ReplaceAll(response.Header.Get("Link"), " ", ""), `>;rel="next"`)
+	next, err := response.Request.URL.Parse(strings.TrimPrefix(link, "<"))
+	if !isNext || err != nil {
+		return ""
+	}
+	return next.String()
+}
+
+// fallbackTag returns the tag of the index with the referrers of a manifest.
+func fallbackTag(digest v1.Hash) string { return digest.Algorithm + "-" + digest.Hex }
+
+func (r *registryStore) fallbackReferrers(ctx context.Context, digest v1.Hash) ([]v1.Descriptor, error) {
+	got, err := r.fetch(ctx, fallbackTag(digest))
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	return manifest.Manifests, nil
+	var index v1.IndexManifest
+	if err := json.Unmarshal(got.raw, &index); err != nil {
+		return nil, fmt.Errorf("list of referrers: %w", err)
+	}
+	return index.Manifests, nil
 }
 
 // Close implements Store.
 func (r *registryStore) Close() error {
-	r.client.CloseIdleConnections()
+	r.base.CloseIdleConnections()
 	return nil
 }
 
 // HTTPClient returns a client that uses the proxy of the environment, and trusts the authorities of SSL_CERT_FILE
 // beside those of the system. Unless insecure is set, it refuses plain http.
 func HTTPClient(insecure bool) (*http.Client, error) {
-	base, err := connections(insecure)
+	return httpClient(insecure, (&net.Dialer{Timeout: dialTimeout}).DialContext)
+}
+
+// A dialFunc opens connections.
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+const dialTimeout = 30 * time.Second
+
+func httpClient(insecure bool, dial dialFunc) (*http.Client, error) {
+	base, err := connections(insecure, dial)
 	if err != nil {
 		return nil, err
 	}
@@ -138,11 +276,11 @@ func HTTPClient(insecure bool) (*http.Client, error) {
 
 // connections returns a transport of its own, not the library's shared one, so that its
 // connections can be closed.
-func connections(insecure bool) (*http.Transport, error) {
+func connections(insecure bool, dial dialFunc) (*http.Transport, error) {
 	transport := &http.Transport{
+		DialContext:           dial,
 		Proxy:                 http.ProxyFromEnvironment,
 		ForceAttemptHTTP2:     true,
-		DialContext:           (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: time.Minute,
 	}

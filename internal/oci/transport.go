@@ -22,7 +22,13 @@ const (
 
 // limitedTransport ends requests that a registry could keep open for ever: the registry library
 // follows redirects without a limit, and reads responses without limits of time or size.
-type limitedTransport struct{ next http.RoundTripper }
+//
+// It also keeps a registry from leading requests to addresses that only this machine or its host answers, and opens the
+// body of each request by its GetBody: the library sends a request again after a login, when the body has been read.
+type limitedTransport struct {
+	next     http.RoundTripper
+	registry string // host
+}
 
 // A limitError is the reason why limitedTransport has ended a request.
 type limitError string
@@ -40,8 +46,20 @@ func (l limitedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 		}
 		return nil, limitError(fmt.Sprintf("%s redirects more than %d times", first.URL.Host, maxRedirects))
 	}
+	err := checkHost(l.registry, request.URL.Hostname())
 	ctx, cancel := context.WithCancelCause(request.Context())
-	response, err := l.next.RoundTrip(request.WithContext(ctx))
+	request = request.WithContext(ctx)
+	if err == nil && request.GetBody != nil {
+		if request.Body != nil {
+			request.Body.Close()
+		}
+		request.Body, err = request.GetBody()
+	}
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	response, err := l.next.RoundTrip(request)
 	if err != nil {
 		cancel(nil)
 		return nil, err

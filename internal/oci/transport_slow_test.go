@@ -36,7 +36,7 @@ func (d drip) get(ctx context.Context) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	response, err := (&http.Client{Transport: limitedTransport{d}}).Do(request)
+	response, err := (&http.Client{Transport: limitedTransport{next: d}}).Do(request)
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func readArchive(archive io.Reader, limits Limits) (fs.FS, error) {
 	}
 	root := entries.top()
 	if entries.isLayout(root) {
-		return nil, phrase{text: "holds an OCI image layout: unpack it first"}
+		return nil, phrase{text: "holds an OCI image layout, which has to be an uncompressed file"}
 	}
 	return entries.files(root, limits)
 }

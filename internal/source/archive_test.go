@@ -5,12 +5,14 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/runlevel/runlevel/internal/source"
@@ -153,13 +155,41 @@ func TestRefusedArchives(t *testing.T) {
 		"a hard link to a folder": {[]tarEntry{folder("a"), hardLink("l", "a")},
 			`REF: entry "l": hard link to "a", which is not a file that comes before it`},
 		"an image layout": {[]tarEntry{file("oci-layout", "{}"), file("index.json", "{}")},
-			"REF holds an OCI image layout: unpack it first"},
+			"REF: the layout has no image"},
 		"an image layout below": {[]tarEntry{file("l/oci-layout", "{}"), file("l/index.json", "{}")},
-			"REF holds an OCI image layout: unpack it first"},
+			"REF: the layout has no image"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkFailure(t, archive(t, tarOf(t, test.entries...)), source.Options{}, test.want)
 		})
+	}
+}
+
+func TestAnArchiveOfALayout(t *testing.T) {
+	dir := newLayout(t, map[string]v1.Image{"1.0": smallImage(t), "2.0": variant(t, "two")})
+	for _, top := range []string{"", "./", "release/"} {
+		var entries []tarEntry
+		err := fs.WalkDir(os.DirFS(dir), ".", func(path string, found fs.DirEntry, err error) error {
+			if err != nil || found.IsDir() {
+				return err
+			}
+			content, err := os.ReadFile(filepath.Join(dir, path))
+			entries = append(entries, file(top+path, string(content)))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		packed := tarOf(t, entries...)
+		path := archive(t, packed)
+		release := open(t, path+":1.0", source.Options{})
+		checkFiles(t, release.FS, small)
+		if want := digestOf(t, smallImage(t)); release.Digest != want || release.Kind != source.Layout {
+			t.Errorf("release is a %s with digest %s, not %s", release.Kind, release.Digest, want)
+		}
+		open(t, path+"@"+digestOf(t, variant(t, "two")), source.Options{})
+		checkFailure(t, archive(t, gzipped(t, packed)), source.Options{},
+			"REF holds an OCI image layout, which has to be an uncompressed file")
 	}
 }
 

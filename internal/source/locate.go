@@ -93,12 +93,12 @@ func explainScheme(scheme, rest string) string {
 
 func locateOnDisk(path string, info fs.FileInfo) (location, error) {
 	switch {
-	case info.IsDir() && oci.IsLayout(path):
+	case info.Mode().IsRegular() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
+		return location{kind: File, path: path}, nil
+	case (info.IsDir() || info.Mode().IsRegular()) && oci.IsLayout(path):
 		return location{kind: Layout, image: oci.Location{Path: path}}, nil
 	case info.IsDir():
 		return location{kind: Directory, path: path}, checkRendered(path)
-	case info.Mode().IsRegular() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
-		return location{kind: File, path: path}, nil
 	case info.Mode().IsRegular():
 		return location{kind: Archive, path: path}, nil
 	default:

@@ -1,0 +1,122 @@
+package oci
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+const (
+	maxEntries = 100_000 // files of an archive
+	tarBlock   = 512
+)
+
+// A section is the place of a file in an archive.
+type section struct{ offset, size int64 }
+
+// An archive is a tar of a layout. Its files are read where they are in the tar.
+type archive struct {
+	file     *os.File
+	sections map[string]section
+}
+
+func openArchive(path string) (*archive, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, WithoutPath(err)
+	}
+	sections, err := findSections(file, false)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	if _, isThere := sections[LayoutFile]; !isThere {
+		file.Close()
+		return nil, fmt.Errorf("it is not an OCI image layout: not an uncompressed tar with a file %s", LayoutFile)
+	}
+	return &archive{file: file, sections: sections}, nil
+}
+
+// findSections returns the places of the files in a tar. A partial tar may end anywhere. If the layout is in a folder
+// of the tar, the names are those in the folder.
+func findSections(file *os.File, isPartial bool) (map[string]section, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	sections, top := map[string]section{}, ""
+	for entries := tar.NewReader(file); ; {
+		header, err := entries.Next()
+		if err == io.EOF || err != nil && isPartial {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("it can't be read as a tar: %w", WithoutPath(err))
+		}
+		offset, err := file.Seek(0, io.SeekCurrent)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case header.Typeflag != tar.TypeReg || isSparse(header):
+			continue
+		case offset+header.Size > info.Size() && !isPartial:
+			return nil, errors.New("it's cut off: the end is missing")
+		case len(sections) == maxEntries:
+			return nil, SizeError(fmt.Sprintf("it has more than %d files, which is the limit", maxEntries))
+		}
+		name := path.Clean(header.Name)
+		sections[name] = section{offset, header.Size}
+		if path.Base(name) == LayoutFile && top == "" {
+			top = path.Dir(name) + "/"
+		}
+	}
+	if top == "" || top == "./" {
+		return sections, nil
+	}
+	inTop := map[string]section{}
+	for name, place := range sections {
+		if rest, isIn := strings.CutPrefix(name, top); isIn {
+			inTop[rest] = place
+		}
+	}
+	return inTop, nil
+}
+
+// isSparse reports whether a file has its content elsewhere than the following bytes.
+func isSparse(header *tar.Header) bool {
+	for key := range header.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
+}
+
+type sectionReader struct{ *io.SectionReader }
+
+func (sectionReader) Close() error { return nil }
+
+func (a *archive) open(name string) (io.ReadSeekCloser, error) {
+	place, isThere := a.sections[name]
+	if !isThere {
+		return nil, &RewordedError{Text: "the archive doesn't have it", Err: ErrNotFound}
+	}
+	return sectionReader{io.NewSectionReader(a.file, place.offset, place.size)}, nil
+}
+
+var errReadOnly = errors.New("an archive that was opened for reading can't be written")
+
+func (*archive) putBlob(context.Context, v1.Descriptor, func(int64) (io.ReadCloser, error)) error {
+	return errReadOnly
+}
+
+func (*archive) commit(context.Context, []byte) error { return errReadOnly }
+
+func (a *archive) close() error { return a.file.Close() }

@@ -1,0 +1,158 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+)
+
+// A client sends requests to one repository of a registry. The registry library logs in; its own requests can neither
+// begin at an offset nor continue an upload.
+type client struct {
+	repo     name.Repository
+	base     *http.Client
+	attempts int         // of a request
+	answered atomic.Bool // the registry has answered once
+
+	mu       sync.Mutex
+	scopes   []string     // the rights to ask for
+	loggedIn *http.Client // nil before the first request, and after the login has expired
+}
+
+func newClient(repo name.Repository, insecure bool, scope string) (*client, error) {
+	attempts := maxAttempts
+	if scope == transport.PushScope {
+		attempts = maxPatient
+	}
+	base, err := httpClient(insecure, guardedDial(repo.RegistryStr()))
+	if err != nil {
+		return nil, err
+	}
+	base.Transport = limitedTransport{next: base.Transport, registry: repo.RegistryStr()}
+	return &client{repo: repo, base: base, attempts: attempts, scopes: []string{repo.Scope(scope)}}, nil
+}
+
+// login returns a client with credentials, and whether it has just logged in.
+func (c *client) login(ctx context.Context) (*http.Client, bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.loggedIn != nil {
+		return c.loggedIn, false, nil
+	}
+	credentials, err := keychain{}.Resolve(c.repo)
+	if err != nil {
+		return nil, false, err
+	}
+	loggedIn, err := transport.NewWithContext(ctx, c.repo.Registry, credentials,
+		transport.NewUserAgent(c.base.Transport, "runlevel"), c.scopes)
+	if err != nil {
+		return nil, false, err
+	}
+	c.loggedIn = &http.Client{Transport: loggedIn}
+	return c.loggedIn, true, nil
+}
+
+// logout forgets a login, so that credentials are read and tokens requested again.
+func (c *client) logout(expired *http.Client) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.loggedIn == expired {
+		c.loggedIn = nil
+	}
+}
+
+// addScope adds a right to the next login.
+func (c *client) addScope(scope string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Contains(c.scopes, scope) {
+		c.scopes, c.loggedIn = append(c.scopes, scope), nil
+	}
+}
+
+// address returns the URL of something in the repository.
+func (c *client) address(format string, values ...any) string {
+	return fmt.Sprintf("%s://%s/v2/%s/", c.repo.Scheme(), c.repo.RegistryStr(), c.repo.RepositoryStr()) +
+		fmt.Sprintf(format, values...)
+}
+
+// do sends a request, again after temporary failures, and returns a response with one of the codes.
+func (c *client) do(request *http.Request, codes ...int) (*http.Response, error) {
+	var response *http.Response
+	err := retry(request.Context(), c.attempts, func() (err error) {
+		response, err = c.doOnce(request, codes...)
+		return err
+	})
+	return response, err
+}
+
+// doOnce sends a request once. A body must come from GetBody.
+func (c *client) doOnce(request *http.Request, codes ...int) (*http.Response, error) {
+	for {
+		loggedIn, isFresh, err := c.login(request.Context())
+		if err != nil {
+			return nil, c.classify(err)
+		}
+		response, err := loggedIn.Do(request.Clone(request.Context()))
+		if err != nil {
+			return nil, c.classify(err)
+		}
+		c.answered.Store(true)
+		if response.StatusCode == http.StatusUnauthorized && !isFresh {
+			response.Body.Close()
+			c.logout(loggedIn)
+			continue
+		}
+		if err := transport.CheckError(response, codes...); err != nil {
+			response.Body.Close()
+			return nil, c.classifyStatus(err, response)
+		}
+		isPage := strings.HasPrefix(response.Header.Get("Content-Type"), "text/html")
+		if isPage && request.Method != http.MethodHead && response.StatusCode < http.StatusMultipleChoices {
+			response.Body.Close()
+			return nil, limitError(c.repo.RegistryStr() + " answers with a web page, such as the login page of a " +
+				"network: check the registry's name and your network")
+		}
+		return response, nil
+	}
+}
+
+// classify explains the error of a request without an answer, and marks it if the next attempt may succeed.
+func (c *client) classify(err error) error {
+	var status *transport.Error // of the login
+	var attempt attemptError
+	explained := explain(c.repo.RegistryStr(), noPart, err)
+	if errors.As(err, &status) && isTemporaryStatus(status.StatusCode) || status == nil && isDropped(err) ||
+		errors.As(err, &attempt) && c.answered.Load() {
+		return &temporaryError{err: explained}
+	}
+	return explained
+}
+
+// classifyStatus explains the error of an answer, and marks it if the next attempt may succeed.
+func (c *client) classifyStatus(err error, response *http.Response) error {
+	explained := explain(c.repo.RegistryStr(), noPart, err)
+	if wait, mayWait := retryAfter(response.Header); mayWait && isTemporaryStatus(response.StatusCode) {
+		return &temporaryError{err: explained, wait: wait}
+	}
+	return explained
+}
+
+// get returns the response to a GET request with one of the codes.
+func (c *client) get(ctx context.Context, address string, header http.Header, codes ...int) (
+	*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header = header
+	return c.do(request, codes...)
+}

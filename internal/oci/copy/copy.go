@@ -1,0 +1,190 @@
+// Package copy copies images, with everything that their manifests name, from one store to another.
+//
+// It reads and writes stores by package oci, which resumes after dropped connections and knows what registries, layouts
+// and archives are. It doesn't decide what is copied: callers name one image at a time.
+//
+// Start with Copy.
+package copy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/runlevel/runlevel/internal/oci"
+)
+
+// Options are the options of Copy. The zero value works.
+type Options struct {
+	Tag       string                  // tag of the copy; may be ""
+	Jobs      int                     // blobs at a time: 4 by default
+	Referrers bool                    // also copy signatures and other manifests about the image
+	Progress  func(done, total int64) // gets the bytes of blobs that the target has so far; may be nil
+}
+
+const defaultJobs = 4
+
+// A Result counts what was copied, and what the target had before.
+type Result struct {
+	Copied, Skipped Amount
+}
+
+// An Amount is a number of blobs and manifests, with their bytes.
+type Amount struct {
+	Count int   `json:"count"`
+	Bytes int64 `json:"bytes"`
+}
+
+// Copy copies an image, or an index with everything below it. What the target has is skipped. A manifest is written
+// after all that it names, so an interrupted copy leaves no image without its parts. The caller commits the target.
+func Copy(ctx context.Context, from oci.Store, described v1.Descriptor, target oci.Target, options Options) (
+	Result, error) {
+	if options.Jobs == 0 {
+		options.Jobs = defaultJobs
+	}
+	work := &job{from: from, target: target, options: options, plan: newPlan()}
+	if err := work.find(ctx, manifest{described: described, tag: options.Tag}, 0); err != nil {
+		return Result{}, err
+	}
+	for _, blob := range work.plan.blobs {
+		work.total += blob.Size
+	}
+	err := work.copyBlobs(ctx)
+	if err == nil {
+		err = work.writeManifests(ctx)
+	}
+	return work.result, err
+}
+
+// A job is a copy that is under way.
+type job struct {
+	from    oci.Store
+	target  oci.Target
+	options Options
+	plan    *plan
+
+	mu     sync.Mutex
+	total  int64 // bytes of all blobs
+	done   int64
+	result Result
+}
+
+func (j *job) copyBlobs(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(j.options.Jobs)
+	for _, blob := range j.plan.blobs {
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err := j.copyBlob(ctx, blob); err != nil {
+				return fmt.Errorf("blob %s: %w", blob.Digest, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// A mounter takes over blobs from other stores without reading them.
+type mounter interface {
+	Mount(ctx context.Context, described v1.Descriptor, from oci.Store) (bool, error)
+}
+
+func (j *job) copyBlob(ctx context.Context, blob v1.Descriptor) error {
+	isThere, err := j.target.HasBlob(ctx, blob)
+	if mounts, canMount := j.target.(mounter); err == nil && !isThere && canMount {
+		isThere, err = mounts.Mount(ctx, blob, j.from)
+	}
+	if err != nil {
+		return err
+	}
+	progress := &blobProgress{job: j}
+	if !isThere {
+		err = j.target.PutBlob(ctx, blob, func(offset int64) (io.ReadCloser, error) {
+			content, err := oci.StreamBlob(ctx, j.from, blob, offset)
+			if errors.Is(err, oci.ErrNotFound) && len(blob.URLs) > 0 {
+				err = fmt.Errorf("it is only at %s, and foreign layers are not downloaded: %w",
+					strings.Join(blob.URLs, ", "), err)
+			}
+			return &countingReader{content, progress, offset}, err
+		})
+	}
+	if err != nil {
+		return err
+	}
+	progress.reach(blob.Size)
+	j.count(isThere, blob.Size)
+	return nil
+}
+
+// count counts a blob or manifest in the result.
+func (j *job) count(isSkipped bool, size int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	amount := &j.result.Copied
+	if isSkipped {
+		amount = &j.result.Skipped
+	}
+	amount.Count++
+	amount.Bytes += size
+}
+
+// writeManifests writes the manifests, those that others name first.
+func (j *job) writeManifests(ctx context.Context) error {
+	for _, m := range j.plan.manifests {
+		isThere := false
+		if m.isChild { // others also get a tag, or an entry in a list
+			_, err := j.target.Manifest(ctx, m.described)
+			isThere = err == nil
+		}
+		if !isThere {
+			if err := j.target.PutManifest(ctx, m.described, m.raw, m.tag); err != nil {
+				return err
+			}
+		}
+		j.count(isThere, m.described.Size)
+	}
+	return nil
+}
+
+// A blobProgress adds the progress of one blob to that of the job. Bytes that are read twice count once.
+type blobProgress struct {
+	job     *job
+	reached int64
+}
+
+// reach counts the bytes up to an offset.
+func (b *blobProgress) reach(offset int64) {
+	b.job.mu.Lock()
+	defer b.job.mu.Unlock()
+	if offset <= b.reached {
+		return
+	}
+	b.job.done += offset - b.reached
+	b.reached = offset
+	if b.job.options.Progress != nil {
+		b.job.options.Progress(b.job.done, b.job.total)
+	}
+}
+
+// A countingReader counts what is read through it.
+type countingReader struct {
+	io.ReadCloser
+	progress *blobProgress
+	offset   int64
+}
+
+// Read implements io.Reader.
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.offset += int64(n)
+	c.progress.reach(c.offset)
+	return n, err
+}

@@ -1,0 +1,165 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// A request that fails for a time is sent again after firstWait, and after three times as long each time.
+const (
+	firstWait     = 200 * time.Millisecond
+	waitFactor    = 3
+	maxAttempts   = 3           // without progress
+	maxPatient    = 6           // attempts of a copy: about 24 seconds
+	maxRetryAfter = time.Minute // a registry that wants a longer pause is not asked again
+)
+
+// A temporaryError is an error after which another attempt may succeed.
+type temporaryError struct {
+	err  error
+	wait time.Duration // the pause that the registry asks for; 0 if it doesn't
+}
+
+func (t *temporaryError) Error() string { return t.err.Error() }
+func (t *temporaryError) Unwrap() error { return t.err }
+
+// A retrier counts failed attempts. After progress, a new one begins.
+type retrier struct{ failures, limit int }
+
+// pause returns nil after a pause if there should be another attempt, and the error of the last one otherwise.
+func (r *retrier) pause(ctx context.Context, err error) error {
+	var temporary *temporaryError
+	if r.failures++; !errors.As(err, &temporary) || r.failures >= r.limit || ctx.Err() != nil {
+		return err
+	}
+	wait := firstWait
+	for range r.failures - 1 {
+		wait *= waitFactor
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(max(temporary.wait, wait/2+rand.N(wait))): // not all at once
+		return nil
+	}
+}
+
+// retry calls a function until it succeeds, fails for good, or fails too often.
+func retry(ctx context.Context, limit int, try func() error) error {
+	attempts := retrier{limit: limit}
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		if err := attempts.pause(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+func isTemporaryStatus(code int) bool {
+	const clientClosed = 499 // of nginx
+	switch code {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, clientClosed:
+		return true
+	default:
+		return code >= http.StatusInternalServerError && code != http.StatusNotImplemented
+	}
+}
+
+// isDropped reports whether a connection has ended while it was used.
+func isDropped(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed) ||
+		strings.Contains(err.Error(), "http2: ") || strings.Contains(err.Error(), "stream error: ")
+}
+
+// retryAfter returns the pause that a registry asks for, and whether it is short enough.
+func retryAfter(header http.Header) (time.Duration, bool) {
+	text := header.Get("Retry-After")
+	if date, err := http.ParseTime(text); err == nil {
+		wait := time.Until(date)
+		return wait, wait <= maxRetryAfter
+	}
+	seconds, err := strconv.Atoi(text)
+	return time.Duration(seconds) * time.Second, err != nil || seconds <= int(maxRetryAfter/time.Second)
+}
+
+// A resumingReader reads a blob on one connection after the other.
+type resumingReader struct {
+	ctx       context.Context
+	store     Reader
+	described v1.Descriptor
+	offset    int64
+	current   io.ReadCloser // nil without a connection
+	progress  int64         // bytes since the last failure
+	attempts  retrier
+}
+
+// StreamBlob returns the content of a blob from an offset on, as Blob of a store does. When the connection drops, it
+// continues on another one.
+func StreamBlob(ctx context.Context, store Reader, described v1.Descriptor, offset int64) (io.ReadCloser, error) {
+	reader := &resumingReader{
+		ctx: ctx, store: store, described: described, offset: offset, attempts: retrier{limit: maxPatient},
+	}
+	return reader, retry(ctx, maxPatient, reader.open)
+}
+
+func (r *resumingReader) open() error {
+	current, err := r.store.Blob(r.ctx, r.described, r.offset)
+	if err == nil {
+		r.current = current
+	}
+	return err
+}
+
+// Read implements io.Reader.
+func (r *resumingReader) Read(p []byte) (int, error) {
+	for {
+		n, err := r.readOnce(p)
+		r.offset, r.progress = r.offset+int64(n), r.progress+int64(n)
+		switch {
+		case n > 0:
+			return n, nil
+		case err == nil || err == io.EOF:
+			return 0, err
+		}
+		if r.progress >= minProgress {
+			r.progress, r.attempts = 0, retrier{limit: maxPatient}
+		}
+		r.Close()
+		if err := r.attempts.pause(r.ctx, err); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (r *resumingReader) readOnce(p []byte) (int, error) {
+	if r.current == nil {
+		if err := r.open(); err != nil {
+			return 0, err
+		}
+	}
+	return r.current.Read(p)
+}
+
+// Close implements io.Closer.
+func (r *resumingReader) Close() error {
+	if r.current == nil {
+		return nil
+	}
+	current := r.current
+	r.current = nil
+	return current.Close()
+}

@@ -1,0 +1,367 @@
+package oci
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// HasBlob implements Target.
+func (r *registryStore) HasBlob(ctx context.Context, described v1.Descriptor) (bool, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodHead, r.address("blobs/%s", described.Digest), nil)
+	if err != nil {
+		return false, err
+	}
+	response, err := r.do(request, http.StatusOK, http.StatusNotFound)
+	if err != nil {
+		return false, err
+	}
+	response.Body.Close()
+	hasSize := response.ContentLength == described.Size || response.ContentLength < 0
+	return response.StatusCode == http.StatusOK && hasSize, nil
+}
+
+// Mount takes over a blob from another repository of the same registry, and reports whether the registry does so.
+func (r *registryStore) Mount(ctx context.Context, described v1.Descriptor, from Store) (bool, error) {
+	source, isRegistry := from.(*registryStore)
+	if !isRegistry || source.repo.RegistryStr() != r.repo.RegistryStr() || source.repo == r.repo {
+		return false, nil
+	}
+	r.addScope(source.repo.Scope(transport.PullScope))
+	question := url.Values{"mount": {described.Digest.String()}, "from": {source.repo.RepositoryStr()}}
+	address := r.address("blobs/uploads/?%s", question.Encode())
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, nil)
+	if err != nil {
+		return false, err
+	}
+	response, err := r.do(request, http.StatusCreated, http.StatusAccepted)
+	if err != nil {
+		return false, err
+	}
+	response.Body.Close()
+	return response.StatusCode == http.StatusCreated, nil // otherwise, an upload has begun, which is not used
+}
+
+// An upload is the upload of one blob, which continues on another connection where the registry supports that.
+type upload struct {
+	*registryStore
+	described v1.Descriptor
+	open      func(offset int64) (io.ReadCloser, error)
+	location  string // of the upload; "" before its beginning
+	offset    int64  // bytes that the registry has
+	isResumed bool
+}
+
+// PutBlob implements Target. The registry compares the digest as well.
+func (r *registryStore) PutBlob(ctx context.Context, described v1.Descriptor,
+	open func(offset int64) (io.ReadCloser, error)) error {
+	u := &upload{registryStore: r, described: described, open: open}
+	attempts := retrier{limit: maxPatient}
+	for begin := true; ; begin = false {
+		before := u.offset
+		err := u.begin(ctx, begin)
+		if err == nil && u.location != "" {
+			err = u.send(ctx)
+		}
+		if err == nil {
+			return nil
+		}
+		if u.offset-before >= minProgress {
+			attempts = retrier{limit: maxPatient}
+		}
+		if err := attempts.pause(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// begin begins the upload, or finds out how far it is. Without a location afterwards, the registry has the blob.
+func (u *upload) begin(ctx context.Context, isFirst bool) error {
+	if !isFirst {
+		if hasBlob, err := u.HasBlob(ctx, u.described); err != nil || hasBlob {
+			u.location = ""
+			return err
+		}
+	}
+	if u.location != "" && u.findOffset(ctx) {
+		return nil
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, u.address("blobs/uploads/"), nil)
+	if err != nil {
+		return err
+	}
+	response, err := u.do(request, http.StatusAccepted)
+	if errors.Is(err, ErrNotFound) {
+		return &RewordedError{Text: fmt.Sprintf("%s has no repository %s, and does not create it", u.repo.RegistryStr(),
+			u.repo.RepositoryStr()), Err: err}
+	}
+	if err != nil {
+		return err
+	}
+	u.offset, u.isResumed = 0, false
+	return u.locate(response)
+}
+
+// findOffset reports whether the registry has kept the begin of the upload.
+func (u *upload) findOffset(ctx context.Context) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.location, nil)
+	if err != nil {
+		return false
+	}
+	response, err := u.do(request, http.StatusNoContent, http.StatusAccepted)
+	if err != nil {
+		return false
+	}
+	var first, last int64
+	_, err = fmt.Sscanf(strings.TrimPrefix(response.Header.Get("Range"), "bytes="), "%d-%d", &first, &last)
+	if err != nil || first != 0 || last <= 0 || last >= u.described.Size || u.locate(response) != nil {
+		return false
+	}
+	u.offset, u.isResumed = last+1, true
+	return true
+}
+
+// locate takes over the location of the upload from a response.
+func (u *upload) locate(response *http.Response) error {
+	response.Body.Close()
+	location, err := response.Location()
+	if err != nil {
+		return errors.New(u.repo.RegistryStr() + " doesn't say where to upload to")
+	}
+	u.location = location.String()
+	return nil
+}
+
+// send sends the rest of the blob, and completes the upload.
+func (u *upload) send(ctx context.Context) error {
+	if u.offset < u.described.Size || u.described.Size == 0 {
+		if err := u.patch(ctx); err != nil {
+			return err
+		}
+	}
+	location, err := url.Parse(u.location)
+	if err != nil {
+		return errors.New(u.repo.RegistryStr() + " doesn't say where to upload to")
+	}
+	query := location.Query()
+	query.Set("digest", u.described.Digest.String())
+	location.RawQuery = query.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, location.String(), nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/octet-stream")
+	response, err := u.doOnce(request, http.StatusCreated, http.StatusNoContent)
+	if err != nil {
+		return u.restart(err)
+	}
+	response.Body.Close()
+	return nil
+}
+
+// restart makes the next attempt begin anew. The registry may have mixed up the parts of an upload that was resumed.
+func (u *upload) restart(err error) error {
+	u.location = ""
+	if u.isResumed {
+		return &temporaryError{err: err}
+	}
+	return err
+}
+
+// patch sends the content from the offset on.
+func (u *upload) patch(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPatch, u.location, nil)
+	if err != nil {
+		return err
+	}
+	var content *uploadBody
+	request.GetBody = func() (io.ReadCloser, error) {
+		opened, err := u.open(u.offset)
+		if err != nil {
+			return nil, sourceError{err}
+		}
+		content, err = newUploadBody(opened, u, cancel)
+		return content, err
+	}
+	request.ContentLength = u.described.Size - u.offset
+	request.Header.Set("Content-Type", "application/octet-stream")
+	if u.offset > 0 {
+		request.Header.Set("Content-Range", fmt.Sprintf("%d-%d", u.offset, u.described.Size-1))
+	}
+	response, err := u.doOnce(request, http.StatusAccepted, http.StatusNoContent, http.StatusCreated)
+	var fromSource sourceError
+	var stalled limitError
+	switch {
+	case err == nil:
+		return u.locate(response)
+	case content != nil && content.failure.Load() != nil:
+		return content.failure.Load().error
+	case errors.As(err, &fromSource):
+		return fromSource.error
+	case errors.As(context.Cause(ctx), &stalled):
+		return stalled
+	case u.isResumed:
+		return u.restart(err)
+	default:
+		return err
+	}
+}
+
+// A sourceError is an error of the content to upload.
+type sourceError struct{ error }
+
+// An uploadBody is content on its way to a registry. It cancels the request when the registry takes none for too long.
+type uploadBody struct {
+	io.ReadCloser
+	checked *DigestReader // nil from an offset on
+	stall   *time.Timer
+	failure atomic.Pointer[sourceError] // its error: that of the request may hide it
+}
+
+func newUploadBody(content io.ReadCloser, u *upload, cancel context.CancelCauseFunc) (*uploadBody, error) {
+	body := &uploadBody{ReadCloser: content}
+	if u.offset == 0 {
+		checked, err := NewDigestReader(content, u.described)
+		if err != nil {
+			return nil, err
+		}
+		body.checked = checked
+	}
+	body.stall = time.AfterFunc(stallTime, func() {
+		cancel(limitError(fmt.Sprintf("%s takes no content for %s: check your network, or try again later",
+			u.repo.RegistryStr(), stallTime)))
+	})
+	return body, nil
+}
+
+// Read implements io.Reader.
+func (u *uploadBody) Read(p []byte) (int, error) {
+	u.stall.Stop()
+	var n int
+	var err error
+	if u.checked == nil {
+		n, err = u.ReadCloser.Read(p)
+	} else if n, err = u.checked.Read(p); err == io.EOF {
+		if wrong := u.checked.Verify(); wrong != nil {
+			err = wrong
+		}
+	}
+	wait := stallTime
+	switch {
+	case err == io.EOF:
+		wait *= 4 // the registry may store the content now
+	case err != nil:
+		u.failure.Store(&sourceError{err})
+	}
+	u.stall.Reset(wait)
+	return n, err
+}
+
+// Close implements io.Closer.
+func (u *uploadBody) Close() error {
+	u.stall.Stop()
+	return u.ReadCloser.Close()
+}
+
+// PutManifest implements Target.
+func (r *registryStore) PutManifest(ctx context.Context, described v1.Descriptor, raw []byte, tag string) error {
+	if err := CheckManifest(described, raw); err != nil {
+		return err
+	}
+	if tag == "" {
+		tag = described.Digest.String()
+	}
+	kind := mediaType(raw)
+	if kind == "" {
+		kind = described.MediaType
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, r.address("manifests/%s", tag), nil)
+	if err != nil {
+		return err
+	}
+	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }
+	request.ContentLength = int64(len(raw))
+	request.Header.Set("Content-Type", string(kind))
+	response, err := r.do(request, http.StatusCreated, http.StatusOK, http.StatusAccepted)
+	if err != nil {
+		return fmt.Errorf("manifest %s: %w", described.Digest, err)
+	}
+	response.Body.Close()
+	refers, err := asReferrer(described, raw)
+	if err != nil || refers == nil || response.Header.Get("OCI-Subject") != "" {
+		return err
+	}
+	return r.addReferrer(ctx, refers.subject, refers.described)
+}
+
+// A referrer is a manifest with a subject.
+type referrer struct {
+	subject   v1.Hash
+	described v1.Descriptor // as lists of referrers have it
+}
+
+// asReferrer returns a manifest as a referrer, or nil if it has no subject.
+func asReferrer(described v1.Descriptor, raw []byte) (*referrer, error) {
+	var manifest v1.Manifest
+	if err := json.Unmarshal(raw, &manifest); err != nil {
+		return nil, fmt.Errorf("manifest %s: %w", described.Digest, err)
+	}
+	if manifest.Subject == nil {
+		return nil, nil
+	}
+	if manifest.ArtifactType == "" {
+		manifest.ArtifactType = string(manifest.Config.MediaType)
+	}
+	return &referrer{manifest.Subject.Digest, v1.Descriptor{
+		MediaType:    described.MediaType,
+		Digest:       described.Digest,
+		Size:         described.Size,
+		ArtifactType: manifest.ArtifactType,
+		Annotations:  manifest.Annotations,
+	}}, nil
+}
+
+// addReferrer adds a referrer to the index with the tag of its subject, unless the registry lists it by itself.
+func (r *registryStore) addReferrer(ctx context.Context, subject v1.Hash, added v1.Descriptor) error {
+	r.fallback.Lock()
+	defer r.fallback.Unlock()
+	if _, hasAPI, err := r.listReferrers(ctx, subject); err != nil || hasAPI {
+		return err
+	}
+	listed, err := r.fallbackReferrers(ctx, subject)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(listed, func(d v1.Descriptor) bool { return d.Digest == added.Digest }) {
+		return nil
+	}
+	index := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: append(listed, added)}
+	raw, err := json.Marshal(index)
+	if err != nil {
+		return err
+	}
+	digest, size, err := v1.SHA256(bytes.NewReader(raw))
+	if err != nil {
+		return err
+	}
+	return r.PutManifest(ctx, v1.Descriptor{MediaType: types.OCIImageIndex, Digest: digest, Size: size}, raw,
+		fallbackTag(subject))
+}
+
+// Commit implements Target: a registry has no drafts.
+func (*registryStore) Commit(context.Context) error { return nil }
