@@ -59,8 +59,8 @@ func oc(t *testing.T, args ...string) []byte {
 	return out
 }
 
-// TestOpenShiftsClientReadsTheSame compares info and extract with OpenShift's client, for a release whose images are in a
-// registry, and for a real one.
+// TestOpenShiftsClientReadsTheSame compares info and extract with OpenShift's client, for a release whose images are in
+// a registry, and for a real one.
 func TestOpenShiftsClientReadsTheSame(t *testing.T) {
 	registry := imageregistry.Start()
 	t.Cleanup(registry.Close)
@@ -144,8 +144,8 @@ func compareWithOC(t *testing.T, ref string, flags ...string) {
 	}
 }
 
-// documentsIn returns the objects in the files of a folder. OpenShift's client writes manifests again in its own way, and
-// files without a manifest not at all.
+// documentsIn returns the objects in the files of a folder. OpenShift's client writes manifests again in its own way,
+// and files without a manifest not at all.
 func documentsIn(t *testing.T, folder string) map[string][]any {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
