@@ -1,0 +1,133 @@
+package yamltext
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A Span is the range of a value in a text, as offsets of bytes.
+type Span struct{ Start, End int }
+
+// Values returns where the values of a YAML file with any number of documents are, in order: each is a scalar without
+// its quotes, indicator, anchor and tag. Keys and comments are not values.
+func Values(text []byte) ([]Span, error) {
+	w := valueWalk{text: text, lines: []int{len(text) - len(bytes.TrimPrefix(text, []byte("\ufeff")))}}
+	for offset, char := range text {
+		if char == '\n' {
+			w.lines = append(w.lines, offset+1)
+		}
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var document yaml.Node
+		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+			return w.found, nil
+		} else if err != nil {
+			return nil, Explain(err, text)
+		}
+		if err := w.add(&document); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// A valueWalk collects the values of documents.
+type valueWalk struct {
+	text  []byte
+	lines []int // offsets of the lines
+	found []Span
+}
+
+func (w *valueWalk) add(node *yaml.Node) error {
+	for i, child := range node.Content {
+		if node.Kind == yaml.MappingNode && i%2 == 0 {
+			continue
+		}
+		if err := w.add(child); err != nil {
+			return err
+		}
+	}
+	if node.Kind != yaml.ScalarNode || node.Value == "" {
+		return nil
+	}
+	span, found := w.spanOf(node)
+	if !found {
+		return &TextError{Line: node.Line, Column: node.Column,
+			Message: "the place of this value can't be determined: " +
+				"write it in one line and in quotes"}
+	}
+	w.found = append(w.found, span)
+	return nil
+}
+
+// spanOf returns where the value of a scalar is. The parser only reports where the scalar begins.
+func (w *valueWalk) spanOf(node *yaml.Node) (Span, bool) {
+	start := w.offset(node.Line, node.Column)
+	for start < len(w.text) && (w.text[start] == '&' || w.text[start] == '!') { // its anchor and tag
+		start = w.skip(w.skip(start, isNotSpace), unicode.IsSpace)
+	}
+	if start >= len(w.text) {
+		return Span{}, false
+	}
+	switch quote := w.text[start]; {
+	case node.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0:
+		end := start + 1
+		for ; end < len(w.text); end++ {
+			isEscape := quote == '"' && w.text[end] == '\\' ||
+				quote == '\'' && bytes.HasPrefix(w.text[end:], []byte("''"))
+			if isEscape {
+				end++ // the next character is part of the value
+			} else if w.text[end] == quote {
+				break
+			}
+		}
+		return Span{start + 1, end}, end < len(w.text)
+	case node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
+		line := bytes.IndexByte(w.text[start:], '\n')
+		return w.match(node.Value, start+line+1)
+	default:
+		return w.match(node.Value, start)
+	}
+}
+
+// match returns the part of the text at an offset that has the characters of a value, with any blanks between them.
+func (w *valueWalk) match(value string, start int) (Span, bool) {
+	end := start
+	for _, char := range value {
+		if unicode.IsSpace(char) {
+			continue
+		}
+		end = w.skip(end, unicode.IsSpace)
+		read, size := utf8.DecodeRune(w.text[end:])
+		if read != char {
+			return Span{}, false
+		}
+		end += size
+	}
+	return Span{start, end}, true
+}
+
+// offset returns the offset of a line and a column, which counts characters.
+func (w *valueWalk) offset(line, column int) int {
+	if line > len(w.lines) {
+		return len(w.text)
+	}
+	offset := w.lines[line-1]
+	for ; column > 1 && offset < len(w.text); column-- {
+		_, size := utf8.DecodeRune(w.text[offset:])
+		offset += size
+	}
+	return offset
+}
+
+// skip returns the offset of the first character from an offset on that a function does not accept.
+func (w *valueWalk) skip(offset int, accepts func(rune) bool) int {
+	return len(w.text) - len(bytes.TrimLeftFunc(w.text[offset:], accepts))
+}
+
+func isNotSpace(char rune) bool { return !unicode.IsSpace(char) }
