@@ -54,7 +54,7 @@ func Into(release, component fs.FS, options Options) (*Build, error) {
 	if err := CheckNames(options.Names); err != nil {
 		return nil, err
 	}
-	files, err := read(component)
+	files, err := ReadFiles(component)
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +99,9 @@ func CheckNames(names []string) error {
 	return nil
 }
 
-// read reads the files of a component: those of the folder itself, or of manifests/ in
-// it, as in the images of operators.
-func read(component fs.FS) (map[string][]byte, error) {
+// ReadFiles reads the files of a component, by their paths: those of the folder itself, or of manifests/ in
+// it, as in the images of operators. Files that are neither manifests nor image-references have no content.
+func ReadFiles(component fs.FS) (map[string][]byte, error) {
 	if _, err := fs.Stat(component, payload.ReleaseFolder); err == nil {
 		return nil, fmt.Errorf("it has %s/, so it is a whole release: name the folder of one component's manifests",
 			payload.ReleaseFolder)
@@ -143,7 +143,7 @@ func (b *Build) replaceFiles(release fs.FS, files map[string][]byte, home string
 		}
 		name := path.Base(file)
 		if _, err := fs.Stat(release, name); err != nil || home != "." { // files of a plain folder keep their names
-			name = numberedName(name, b.names[0], inBuild)
+			name = uniqueName(name, b.names[0], inBuild)
 		}
 		inBuild[name] = file
 		if named := graph.ParseName(name).Component; !slices.Contains(b.names, named) {
@@ -185,19 +185,22 @@ func (b *Build) replaceFiles(release fs.FS, files map[string][]byte, home string
 	return nil
 }
 
-// numberedName returns the name of a component's manifest in a build of a release. Other
-// files keep their names, and are not read.
-func numberedName(file, component string, taken map[string]string) string {
-	if !payload.IsManifest(file) {
+// NumberedName returns the name of a component's manifest in a build of a release. Other files keep their names, and
+// are not read.
+func NumberedName(file, component string) string {
+	if !payload.IsManifest(file) || strings.HasPrefix(file, "0000_") {
 		return file
 	}
-	if !strings.HasPrefix(file, "0000_") {
-		file = "0000_50_" + component + "_" + file
-	}
-	name := file
+	return "0000_50_" + component + "_" + file
+}
+
+// uniqueName returns the numbered name of a manifest which no other file of the component has.
+func uniqueName(file, component string, taken map[string]string) string {
+	name := NumberedName(file, component)
+	ending := path.Ext(name)
+	first := strings.TrimSuffix(name, ending)
 	for count := 2; taken[name] != ""; count++ {
-		ending := path.Ext(file)
-		name = fmt.Sprintf("%s_%d%s", strings.TrimSuffix(file, ending), count, ending)
+		name = fmt.Sprintf("%s_%d%s", first, count, ending)
 	}
 	return name
 }
