@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -57,6 +58,27 @@ func Parse(ref string, insecure bool) (Location, error) {
 		return Location{}, &RewordedError{Text: "no such file or folder", Err: fs.ErrNotExist}
 	}
 	return ParseRegistry(ref, insecure)
+}
+
+// ParseTarget returns the location of a future image, with a tag unless it names another. What neither
+// exists on disk nor begins with a registry is a new layout, or a new archive if it ends in .tar.
+func ParseTarget(ref, tag string, insecure bool) (Location, error) {
+	location, err := Parse(ref, insecure)
+	host, _, hasPath := strings.Cut(ref, "/")
+	isHost := !strings.HasPrefix(host, ".") && strings.ContainsAny(host, ".:") || host == "localhost"
+	switch end := strings.LastIndex(ref, ":"); {
+	case strings.Contains(ref, "@"):
+		return location, errors.New("an image can't be written to a digest: write a tag instead")
+	case err == nil:
+		location.Identifier = cmp.Or(location.Identifier, tag)
+		return location, nil
+	case hasPath && isHost:
+		return ParseRegistry(ref+":"+tag, insecure)
+	case end > strings.LastIndexAny(ref, `/\`):
+		return Location{Path: ref[:end], Identifier: ref[end+1:]}, nil
+	default:
+		return Location{Path: ref, Identifier: tag}, nil
+	}
 }
 
 // ParseRegistry returns the location of an image in a registry. The registry, and a tag or digest, are required: a
