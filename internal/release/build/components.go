@@ -1,0 +1,160 @@
+package build
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/release/component"
+	"github.com/runlevel/runlevel/internal/source"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// A componentFiles is a component that has been read.
+type componentFiles struct {
+	Component
+	image   *ResolvedImage    // nil for a component on disk
+	files   map[string][]byte // manifests and image-references, by their paths in the source
+	ignored []string          // other files
+	changed time.Time         // of the newest file; zero if not known
+}
+
+// pathOnDisk returns the path of a component on this machine, relative to the folder of release.yaml.
+func (c *Config) pathOnDisk(entry Component) string {
+	if filepath.IsAbs(entry.Source) {
+		return entry.Source
+	}
+	return filepath.Join(filepath.Dir(c.path), entry.Source)
+}
+
+// isOnDisk reports whether the source of a component is on this machine, and not an image in a registry.
+func (c *Config) isOnDisk(entry Component) bool {
+	if filepath.IsAbs(entry.Source) || strings.HasPrefix(entry.Source, ".") {
+		return true
+	}
+	_, err := os.Stat(c.pathOnDisk(entry))
+	return err == nil
+}
+
+// readComponent reads the files of a component.
+func (b *builder) readComponent(ctx context.Context, entry Component) (*componentFiles, error) {
+	if b.config.isOnDisk(entry) {
+		return b.readOnDisk(ctx, entry)
+	}
+	if locked, isLocked := b.lockedComponent(entry.Name); isLocked {
+		read := &componentFiles{Component: entry, image: &locked.ResolvedImage, files: map[string][]byte{}}
+		for name, text := range locked.Files {
+			read.files[name] = []byte(text)
+		}
+		return read, nil
+	}
+	if err := checkImage(entry.Source); err != nil {
+		return nil, fmt.Errorf("%w; and there is no such file or folder", err)
+	}
+	image, labels, err := b.resolve(ctx, entry.Source)
+	if err != nil {
+		return nil, err
+	}
+	if labels[operatorLabel] == "" {
+		return nil, fmt.Errorf("the image has no label %s, so it is not the image of a component: build it with "+
+			"LABEL %[1]s=true, or list it under images", operatorLabel)
+	}
+	read, err := b.readSource(ctx, entry, image.Image)
+	if err == nil {
+		read.image = &image
+	}
+	return read, err
+}
+
+func (b *builder) lockedComponent(name string) (LockedComponent, bool) {
+	if b.options.Lock == nil {
+		return LockedComponent{}, false
+	}
+	locked, isLocked := b.options.Lock.Components[name]
+	return locked, isLocked
+}
+
+// readOnDisk reads a component in a folder or archive.
+func (b *builder) readOnDisk(ctx context.Context, entry Component) (*componentFiles, error) {
+	disk := b.config.pathOnDisk(entry)
+	read, err := b.readSource(ctx, entry, disk)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(disk)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		read.changed = info.ModTime()
+		return read, nil
+	}
+	for _, name := range sortedKeys(read.files) {
+		file, err := os.Stat(filepath.Join(disk, filepath.FromSlash(name)))
+		if err != nil {
+			return nil, err
+		}
+		if file.ModTime().After(read.changed) {
+			read.changed = file.ModTime()
+		}
+	}
+	return read, nil
+}
+
+// readSource reads the files of a folder, an archive or an image.
+func (b *builder) readSource(ctx context.Context, entry Component, ref string) (_ *componentFiles, err error) {
+	opened, err := source.Open(ctx, ref,
+		source.Options{Platform: defaultPlatform.String(), Insecure: b.options.Insecure})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	files, err := component.ReadFiles(opened.FS)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ref, err)
+	}
+	read := &componentFiles{Component: entry, files: files}
+	for _, name := range sortedKeys(files) {
+		if !payload.IsManifest(name) && path.Base(name) != payload.ImagesFile {
+			read.ignored = append(read.ignored, name)
+			delete(files, name)
+		}
+	}
+	return read, nil
+}
+
+// pathOf returns the path of a component's file for users.
+func (c *componentFiles) pathOf(config *Config, name string) string {
+	if config.isOnDisk(c.Component) {
+		return filepath.Join(config.pathOnDisk(c.Component), name)
+	}
+	return c.Source + "/" + name
+}
+
+// digest returns a digest of the files of a component, as they are in its source.
+func (c *componentFiles) digest() string {
+	whole := sha256.New()
+	for _, name := range sortedKeys(c.files) {
+		fmt.Fprintf(whole, "%q %x\n", name, sha256.Sum256(c.files[name]))
+	}
+	return hex.EncodeToString(whole.Sum(nil))
+}
+
+// references returns the component's own image-references: the placeholders in its manifests. It returns nil if there
+// are none.
+func (c *componentFiles) references() (file string, found *payload.References, err error) {
+	for _, name := range sortedKeys(c.files) {
+		if path.Base(name) == payload.ImagesFile {
+			found, err = payload.ParseReferences(c.files[name])
+			return name, found, err
+		}
+	}
+	return "", nil, nil
+}

@@ -1,0 +1,159 @@
+package build
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// The labels of a release.
+const (
+	releaseLabel = "io.openshift.release"
+	baseLabel    = "io.openshift.release.base-image-digest"
+)
+
+// A variant is the image of one platform.
+type variant struct {
+	platform v1.Platform
+	manifest *v1.Manifest
+	config   *v1.ConfigFile
+}
+
+// pack makes the image of the release, and the documents about it.
+func (b *builder) pack(ctx context.Context, release *Release) error {
+	variants, err := b.variants(ctx, release)
+	if err != nil {
+		return err
+	}
+	plain, compressed, err := b.layer()
+	if err != nil {
+		return err
+	}
+	diff, _, err := v1.SHA256(bytes.NewReader(plain))
+	if err != nil {
+		return err
+	}
+	index := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
+	if variants[0].manifest.MediaType == types.DockerManifestSchema2 {
+		index.MediaType = types.DockerManifestList
+	}
+	for _, variant := range variants {
+		image, err := b.addVariant(release.store, variant, diff, compressed)
+		if err != nil {
+			return err
+		}
+		release.Size = max(release.Size, variant.size())
+		image.Platform = &variant.platform
+		index.Manifests = append(index.Manifests, image)
+	}
+	release.Root = index.Manifests[0]
+	release.Root.Platform = nil
+	if len(variants) > 1 {
+		if release.Root, err = release.store.addJSON(index.MediaType, index); err != nil {
+			return err
+		}
+	}
+	return b.addDocuments(release)
+}
+
+// variants returns the images that the release is put on, one for each platform. Without a base they are empty.
+func (b *builder) variants(ctx context.Context, release *Release) (found []variant, err error) {
+	wanted := b.options.Platforms
+	if b.options.Base == "" {
+		if len(wanted) == 0 {
+			wanted = []v1.Platform{defaultPlatform}
+		}
+		for _, platform := range wanted {
+			manifest := &v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1}
+			manifest.Config.MediaType = types.OCIConfigJSON
+			found = append(found, variant{platform, manifest, &v1.ConfigFile{}})
+		}
+		return found, nil
+	}
+	base := release.store.base
+	for _, described := range base.platforms {
+		manifest, config, err := base.read(ctx, described)
+		if err != nil {
+			return nil, fmt.Errorf("base %s: %w", b.options.Base, err)
+		}
+		platform := v1.Platform{OS: config.OS, Architecture: config.Architecture, Variant: config.Variant}
+		if described.Platform != nil {
+			platform = *described.Platform
+		}
+		if len(wanted) == 0 || slices.ContainsFunc(wanted, platform.Satisfies) {
+			found = append(found, variant{platform, manifest, config})
+		}
+	}
+	if len(found) < max(1, len(wanted)) {
+		return nil, fmt.Errorf("base %s: it does not have all platforms of --platform: it has %s", b.options.Base,
+			base.platformNames())
+	}
+	return found, nil
+}
+
+// size returns the bytes of an image.
+func (v *variant) size() int64 {
+	size := v.manifest.Config.Size
+	for _, layer := range v.manifest.Layers {
+		size += layer.Size
+	}
+	return size
+}
+
+// addVariant adds the layer of the release to an image. All labels of the base are dropped, as upstream does: they
+// describe another image.
+func (b *builder) addVariant(store *memoryStore, v variant, diff v1.Hash, layer []byte) (v1.Descriptor, error) {
+	created := v1.Time{Time: b.time}
+	v.config.Architecture, v.config.OS, v.config.Variant = v.platform.Architecture, v.platform.OS, v.platform.Variant
+	v.config.Created, v.config.Container = created, ""
+	v.config.Config.Labels = map[string]string{releaseLabel: b.config.Version}
+	if store.base != nil {
+		v.config.Config.Labels[baseLabel] = store.base.root.Digest.String()
+	}
+	v.config.History = append(v.config.History, v1.History{Created: created, Comment: "Release image"})
+	v.config.RootFS.Type, v.config.RootFS.DiffIDs = "layers", append(v.config.RootFS.DiffIDs, diff)
+	kind := types.OCILayer
+	if v.manifest.MediaType == types.DockerManifestSchema2 {
+		kind = types.DockerLayer
+	}
+	described, err := store.addJSON(v.manifest.Config.MediaType, v.config)
+	if err != nil {
+		return described, err
+	}
+	v.manifest.Config, v.manifest.Annotations = described, nil
+	v.manifest.Layers = append(v.manifest.Layers, store.add(kind, layer))
+	return store.addJSON(v.manifest.MediaType, v.manifest)
+}
+
+// openBase opens the base of the release, so that its layers can be copied.
+func (b *builder) openBase(ctx context.Context, release *Release) (err error) {
+	ref := b.options.Base
+	if ref == "" {
+		return nil
+	}
+	if b.options.Lock != nil {
+		ref = b.options.Lock.Base.Image
+	}
+	if release.store.base, err = b.openImage(ctx, ref); err != nil {
+		return fmt.Errorf("base %s: %w", ref, err)
+	}
+	digest := release.store.base.root.Digest.String()
+	release.Lock.Base = &ResolvedImage{From: b.options.Base, Image: repositoryOf(b.options.Base) + "@" + digest}
+	return nil
+}
+
+// platformNames lists the platforms of an image.
+func (i *openImage) platformNames() string {
+	var names []string
+	for _, described := range i.platforms {
+		if described.Platform != nil {
+			names = append(names, described.Platform.String())
+		}
+	}
+	return strings.Join(names, ", ")
+}
