@@ -56,7 +56,8 @@ func layerOf(content byte, size int) v1.Layer {
 
 func imageOf(t *testing.T, layers ...v1.Layer) v1.Image {
 	t.Helper()
-	image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers...)
+	image, err := mutate.AppendLayers(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		types.OCIConfigJSON), layers...)
 	if err != nil {
 		t.Fatal(err)
 	}
