@@ -165,13 +165,17 @@ func (c *candidate) verify(ctx context.Context, current *currentRelease) error {
 func (c *candidate) findSignatures(ctx context.Context, policy *signature.Policy) error {
 	_, digest, _ := strings.Cut(c.target.Image, "@")
 	core, namespace := c.machine.cluster.Client.CoreV1(), c.machine.options.Namespace
+	images, err := c.machine.releases.signedImages(ctx, c.target.Image)
+	if err != nil {
+		return err
+	}
 	found, err := policy.Verify(ctx, digest, signature.Stores{
-		ConfigMaps: core, Namespaces: []string{namespace, signature.ManagedNamespace},
+		ConfigMaps: core, Namespaces: []string{namespace, signature.ManagedNamespace}, Images: images,
 	})
 	if err != nil {
 		return err
 	}
-	if c.isPreflight {
+	if c.isPreflight || len(found) == 0 { // signatures beside the image stay there
 		return nil
 	}
 	// the next attempt looks for them again

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/oci"
+	"github.com/runlevel/runlevel/internal/release/signature"
 	"github.com/runlevel/runlevel/internal/source"
 )
 
@@ -27,6 +30,26 @@ func (r *releases) pull(ctx context.Context, image string) (*source.Release, err
 	}
 	options.Mirrors = slices.Concat(options.Mirrors, mirrors)
 	return source.Open(ctx, image, options)
+}
+
+// signedImages returns where signatures lie beside an image: in its mirrors, or at its own location.
+func (r *releases) signedImages(ctx context.Context, image string) ([]signature.Images, error) {
+	mirrors, err := readMirrors(ctx, r.cluster)
+	if err != nil {
+		return nil, err
+	}
+	var all []signature.Images
+	for _, location := range slices.Concat(r.source.Mirrors, mirrors).Locations(image) {
+		repository, _, _ := strings.Cut(location, "@")
+		all = append(all, signature.Images{Name: repository, Open: func(ctx context.Context) (oci.Store, error) {
+			parsed, err := oci.ParseRegistry(location, r.source.Insecure)
+			if err != nil {
+				return nil, err
+			}
+			return oci.Open(ctx, parsed, oci.Options{Insecure: r.source.Insecure})
+		}})
+	}
+	return all, nil
 }
 
 // readMirrors returns the mirrors of the ImageDigestMirrorSets of a cluster, sorted by their names; none if it does not

@@ -2,7 +2,6 @@ package signature
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"golang.org/x/crypto/openpgp"        //lint:ignore SA1019 the keyrings of OpenShift's library are of its types
 	"golang.org/x/crypto/openpgp/packet" //lint:ignore SA1019 as above
 
+	"github.com/runlevel/runlevel/internal/release/signature/simplesigning"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
@@ -70,54 +70,50 @@ func decompress(opaque *packet.OpaquePacket) ([]byte, error) {
 	return message, nil
 }
 
-// checkSignatures returns the error of each signature for one keyring, and whether one is good.
-func checkSignatures(all []signatureResult, digest, name string,
-	keyring openpgp.EntityList) (wrong []string, isSigned bool) {
-	for _, item := range all {
-		if item.message == nil {
-			continue
-		}
-		err := checkSignature(item.message, digest, name, keyring)
-		if err == nil {
-			return nil, true
-		}
-		wrong = append(wrong, fmt.Sprintf("%s %s: %v", item.place, item.name, err))
-	}
-	return wrong, false
-}
-
-// checkSignature returns why a message is not a signature of an image by a key of a keyring. It explains the library's
-// decision, and decides nothing.
-func checkSignature(message []byte, digest, name string, keyring openpgp.EntityList) error {
+// checkMessage returns the claim of a message about an image. It fails if the message is not a valid signature by a key
+// of a keyring. It is stricter than OpenShift's library, which accepts signatures by keys that have expired.
+func checkMessage(message []byte, name string, keyring openpgp.EntityList) (simplesigning.Claim, error) {
+	var claim simplesigning.Claim
 	read, err := openpgp.ReadMessage(bytes.NewReader(message), keyring, nil, nil)
 	if err != nil {
-		return errNoMessage
+		return claim, errNoMessage
 	}
 	content, err := io.ReadAll(read.UnverifiedBody)
 	switch {
 	case err != nil || !read.IsSigned:
-		return errNoMessage
+		return claim, errNoMessage
 	case read.SignedBy == nil:
-		return explainKey(read.SignedByKeyId, name, keyring)
+		return claim, explainKey(read.SignedByKeyId, name, keyring)
 	case read.SignatureError != nil:
-		return fmt.Errorf("it is forged or damaged: the signature by key %016X does not fit its content",
+		return claim, fmt.Errorf("it is forged or damaged: the signature by key %016X does not fit its content",
 			read.SignedByKeyId)
 	}
-	if made := read.Signature; made != nil && made.SigLifetimeSecs != nil {
-		if end := made.CreationTime.Add(time.Duration(*made.SigLifetimeSecs) * time.Second); time.Now().After(end) {
-			return fmt.Errorf("it has expired at %s", end.UTC().Format(time.RFC3339))
+	if claim, err = simplesigning.Parse(content, simplesigning.OpenPGP); err != nil {
+		return claim, err
+	}
+	if end := expiry(read.SignedBy); !end.IsZero() && time.Now().After(end) {
+		return claim, fmt.Errorf("key %016X, which created it, has expired at %s in %s", read.SignedByKeyId,
+			end.UTC().Format(time.RFC3339), name)
+	}
+	if made := read.Signature; made != nil {
+		claim.Time = made.CreationTime // the time in the content is optional
+		if made.SigLifetimeSecs != nil {
+			end := made.CreationTime.Add(time.Duration(*made.SigLifetimeSecs) * time.Second)
+			if time.Now().After(end) {
+				return claim, fmt.Errorf("it has expired at %s", end.UTC().Format(time.RFC3339))
+			}
 		}
 	}
-	return checkContent(content, digest)
+	return claim, nil
 }
 
 // explainKey returns the reason why a key is not valid for a keyring.
 func explainKey(id uint64, name string, keyring openpgp.EntityList) error {
 	keys := keyring.KeysById(id)
-	switch {
-	case len(keys) == 0:
+	if len(keys) == 0 {
 		return fmt.Errorf("key %016X, which created it, is not in %s", id, name)
-	case len(keys[0].Entity.Revocations) == 0: // the library has no reason for a subkey
+	}
+	if len(keys[0].Entity.Revocations) == 0 { // the library has no reason for a subkey
 		return fmt.Errorf("key %016X, which created it, is revoked or not for signing in %s", id, name)
 	}
 	because := ""
@@ -127,33 +123,27 @@ func explainKey(id uint64, name string, keyring openpgp.EntityList) error {
 	return fmt.Errorf("key %016X, which created it, is revoked in %s%s", id, name, because)
 }
 
-// checkContent returns an error if the signed content is not about an image.
-func checkContent(content []byte, digest string) error {
-	var claims struct {
-		Critical struct {
-			Type  string `json:"type"`
-			Image struct {
-				Digest string `json:"docker-manifest-digest"`
-			} `json:"image"`
-			Identity struct {
-				Reference string `json:"docker-reference"`
-			} `json:"identity"`
-		} `json:"critical"`
-		Optional struct {
-			Creator   string `json:"creator"`
-			Timestamp int64  `json:"timestamp"`
-		} `json:"optional"`
+// expiry returns when a key expires; zero if it never does. A subkey expires with its primary key, too. (The library
+// does not look at it, and its KeyExpired counts from the signature of the key instead of the key's creation.)
+func expiry(key *openpgp.Key) time.Time {
+	var newest *packet.Signature
+	for _, identity := range key.Entity.Identities {
+		if own := identity.SelfSignature; newest == nil || own.CreationTime.After(newest.CreationTime) {
+			newest = own
+		}
 	}
-	decoder := json.NewDecoder(bytes.NewReader(content))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(&claims)
-	critical := claims.Critical
-	switch {
-	case err != nil, critical.Type != "atomic container signature", critical.Identity.Reference == "":
-		return errors.New(`its content is not an "atomic container signature" with an image and an identity`)
-	case critical.Image.Digest != digest:
-		return fmt.Errorf("it is for another image, %.71s", critical.Image.Digest)
-	default:
-		return nil
+	end := endOf(key.Entity.PrimaryKey, newest)
+	if key.PublicKey != key.Entity.PrimaryKey {
+		if own := endOf(key.PublicKey, key.SelfSignature); end.IsZero() || !own.IsZero() && own.Before(end) {
+			end = own
+		}
 	}
+	return end
+}
+
+func endOf(key *packet.PublicKey, binding *packet.Signature) time.Time {
+	if binding == nil || binding.KeyLifetimeSecs == nil || *binding.KeyLifetimeSecs == 0 {
+		return time.Time{}
+	}
+	return key.CreationTime.Add(time.Duration(*binding.KeyLifetimeSecs) * time.Second)
 }

@@ -2,11 +2,15 @@ package signature
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -104,6 +108,38 @@ func (c configMaps) each(ctx context.Context, digest string, try func(string, []
 		}
 	}
 	return nil
+}
+
+// A fileStore is a folder that a store would serve, or a file with a ConfigMap, as AddTo writes them.
+type fileStore string
+
+func (f fileStore) String() string { return string(f) }
+
+func (f fileStore) each(_ context.Context, digest string, try func(string, []byte) bool) error {
+	messages, err := f.read(digest)
+	for i, message := range messages {
+		if !try(fmt.Sprintf("signature-%d", i+1), message) {
+			break
+		}
+	}
+	return err
+}
+
+// read returns the messages about an image.
+func (f fileStore) read(digest string) (messages [][]byte, err error) {
+	if isConfigMapFile(string(f)) {
+		_, messages, err = readConfigMap(string(f), digest)
+		return messages, err
+	}
+	folder, err := util.DigestToKeyPrefix(digest, "=")
+	for i := 1; err == nil && i <= maxSignatures; i++ {
+		message, failed := os.ReadFile(filepath.Join(string(f), folder, fmt.Sprintf("signature-%d", i)))
+		if errors.Is(failed, fs.ErrNotExist) {
+			break
+		}
+		messages, err = append(messages, message), failed
+	}
+	return messages, err
 }
 
 // The name of the ConfigMap with saved signatures, as in OpenShift, and the maximum number of images in it.

@@ -1,0 +1,200 @@
+package signature
+
+import (
+	"bytes"
+	"cmp"
+	"crypto"
+	_ "crypto/sha512" // some keys sign themselves with it
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	//lint:ignore SA1019 the cluster-version operator reads what this library writes
+	"golang.org/x/crypto/openpgp"
+	"golang.org/x/crypto/openpgp/packet" //lint:ignore SA1019 as above
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/openshift/library-go/pkg/verify"
+	"github.com/openshift/library-go/pkg/verify/util"
+
+	"github.com/runlevel/runlevel/internal/release/signature/sigstore"
+	"github.com/runlevel/runlevel/internal/release/signature/simplesigning"
+)
+
+// A Signer makes OpenPGP messages about images.
+type Signer struct{ key *packet.PrivateKey }
+
+// ReadSigner reads an OpenPGP secret key, ASCII-armored or not. It asks for the password of an encrypted key.
+func ReadSigner(text []byte, password func() ([]byte, error)) (*Signer, error) {
+	keyring, err := readKeyring(text)
+	if err != nil {
+		return nil, fmt.Errorf("no GPG secret key of a kind that can be read, such as RSA: %w", err)
+	}
+	key := signingKey(keyring)
+	if key == nil {
+		return nil, errors.New(`it has no secret key that can sign: export it with "gpg --export-secret-keys"`)
+	}
+	if key.Encrypted {
+		words, err := password()
+		if err != nil {
+			return nil, err
+		}
+		if err := key.Decrypt(words); err != nil {
+			return nil, sigstore.ErrWrongPassword
+		}
+	}
+	return &Signer{key}, nil
+}
+
+// signingKey returns the first secret key that may sign and has not expired; nil if there is none. Subkeys have
+// precedence, as for gpg.
+func signingKey(keyring openpgp.EntityList) *packet.PrivateKey {
+	for _, entity := range keyring {
+		for _, id := range append(subkeys(entity), entity.PrimaryKey.KeyId) {
+			for _, key := range keyring.KeysByIdUsage(id, packet.KeyFlagSign) {
+				end := expiry(&key)
+				if key.PrivateKey != nil && key.PublicKey.PubKeyAlgo.CanSign() &&
+					(end.IsZero() || time.Now().Before(end)) {
+					return key.PrivateKey
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func subkeys(entity *openpgp.Entity) []uint64 {
+	var ids []uint64
+	for _, subkey := range entity.Subkeys {
+		ids = append(ids, subkey.PublicKey.KeyId)
+	}
+	return ids
+}
+
+// ID returns the ID of the key.
+func (s *Signer) ID() string { return fmt.Sprintf("%016X", s.key.KeyId) }
+
+// Sign returns the message of a claim, as "gpg --sign" writes it.
+func (s *Signer) Sign(claim simplesigning.Claim) ([]byte, error) {
+	var message bytes.Buffer
+	begin := packet.OnePassSignature{
+		Hash: crypto.SHA256, PubKeyAlgo: s.key.PubKeyAlgo, KeyId: s.key.KeyId, IsLast: true,
+	}
+	if err := begin.Serialize(&message); err != nil {
+		return nil, err
+	}
+	text := claim.Text(simplesigning.OpenPGP)
+	literal, err := packet.SerializeLiteral(unclosed{&message}, true, "", 0)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := literal.Write(text); err != nil {
+		return nil, err
+	}
+	if err := literal.Close(); err != nil {
+		return nil, err
+	}
+	end := packet.Signature{
+		PubKeyAlgo: s.key.PubKeyAlgo, Hash: crypto.SHA256, CreationTime: claim.Time, IssuerKeyId: &s.key.KeyId,
+	}
+	hash := crypto.SHA256.New()
+	hash.Write(text)
+	if err := end.Sign(hash, s.key, nil); err != nil {
+		return nil, err
+	}
+	err = end.Serialize(&message)
+	return message.Bytes(), err
+}
+
+type unclosed struct{ io.Writer }
+
+func (unclosed) Close() error { return nil }
+
+// AddTo adds a message about an image to a folder that a store would serve, or to a file FILE.yaml with a ConfigMap, as
+// "oc adm release mirror" writes it. It returns the path of the message.
+func AddTo(path, digest string, message []byte) (string, error) {
+	earlier, err := fileStore(path).read(digest)
+	switch {
+	case err != nil:
+		return "", err
+	case len(earlier) >= maxSignatures:
+		return "", fmt.Errorf("%s has %d signatures of the image already, which is the limit", path, maxSignatures)
+	case isConfigMapFile(path):
+		return path, addToConfigMap(path, digest, append(earlier, message))
+	}
+	folder, err := util.DigestToKeyPrefix(digest, "=")
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Join(path, folder), 0o755); err != nil {
+		return "", err
+	}
+	file := filepath.Join(path, folder, fmt.Sprintf("signature-%d", len(earlier)+1))
+	return file, writeFile(file, message)
+}
+
+func isConfigMapFile(path string) bool {
+	return strings.HasSuffix(path, ".yaml") || strings.HasSuffix(path, ".yml")
+}
+
+// readConfigMap returns the ConfigMap of a file, and the messages about an image in it.
+func readConfigMap(path, digest string) (configMap *corev1.ConfigMap, messages [][]byte, err error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, &configMap)
+	}
+	if err == nil && (configMap == nil || configMap.Kind != "ConfigMap") {
+		err = errors.New("it is not a ConfigMap")
+	}
+	prefix, invalid := util.DigestToKeyPrefix(digest, "-")
+	if err = cmp.Or(err, invalid); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for i := 1; i <= maxSignatures && configMap.BinaryData[fmt.Sprintf("%s-%d", prefix, i)] != nil; i++ {
+		messages = append(messages, configMap.BinaryData[fmt.Sprintf("%s-%d", prefix, i)])
+	}
+	return configMap, messages, nil
+}
+
+// addToConfigMap writes the messages about an image to the ConfigMap of a file. A new one names no namespace:
+// operators of different kinds read different ones.
+func addToConfigMap(path, digest string, messages [][]byte) error {
+	configMap, _, err := readConfigMap(path, digest)
+	if err != nil {
+		return err
+	}
+	added, err := verify.GetSignaturesAsConfigmap(digest, messages)
+	if err != nil {
+		return err
+	}
+	added.Namespace = ""
+	if configMap != nil {
+		maps.Copy(added.BinaryData, configMap.BinaryData)
+		configMap.BinaryData = added.BinaryData
+		added = configMap
+	}
+	text, err := yaml.Marshal(added)
+	if err != nil {
+		return err
+	}
+	return writeFile(path, text)
+}
+
+// writeFile writes a file as a whole.
+func writeFile(path string, content []byte) error {
+	part := path + ".part"
+	if err := os.WriteFile(part, content, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(part, path)
+}

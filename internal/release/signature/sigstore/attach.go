@@ -1,0 +1,153 @@
+package sigstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/runlevel/runlevel/internal/oci"
+	"github.com/runlevel/runlevel/internal/release/signature/simplesigning"
+)
+
+// Attach signs a claim about an image, and adds the signature to those under the tag of the image's signatures. It
+// takes the place of an earlier one of the same key and reference.
+func (k *PrivateKey) Attach(ctx context.Context, images oci.Target, claim simplesigning.Claim) error {
+	digest, err := v1.NewHash(claim.Digest)
+	if err != nil {
+		return err
+	}
+	text := claim.Text(simplesigning.Cosign)
+	signature, err := k.sign(text)
+	if err != nil {
+		return err
+	}
+	layer, err := putBlob(ctx, images, simpleSigningType, text)
+	if err != nil {
+		return err
+	}
+	layer.Annotations = map[string]string{signatureAnnotation: base64.StdEncoding.EncodeToString(signature)}
+	manifest, err := attachmentManifest(ctx, images, digest)
+	if err != nil {
+		return fmt.Errorf("%s: %w", attachmentTag(digest), err)
+	}
+	layers, err := k.withoutEarlier(ctx, images, manifest.Layers, claim)
+	if err != nil {
+		return err
+	}
+	layers = append(layers, layer)
+	if len(layers) > maxSignatures {
+		return fmt.Errorf("%s has %d signatures already, which is the limit: delete the tag, and sign again",
+			attachmentTag(digest), maxSignatures)
+	}
+	// as cosign writes it: a config with all layers
+	config := v1.ConfigFile{RootFS: v1.RootFS{Type: "layers"}, Created: v1.Time{Time: claim.Time}}
+	for _, item := range layers {
+		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, item.Digest)
+		config.History = append(config.History, v1.History{})
+	}
+	next := v1.Manifest{Config: v1.Descriptor{MediaType: types.OCIConfigJSON}, Layers: layers}
+	return putManifest(ctx, images, next, config, attachmentTag(digest))
+}
+
+// withoutEarlier returns layers without signatures of the key with the reference of a claim.
+func (k *PrivateKey) withoutEarlier(ctx context.Context, images oci.Store, layers []v1.Descriptor,
+	claim simplesigning.Claim) ([]v1.Descriptor, error) {
+	var kept []v1.Descriptor
+	for _, layer := range layers {
+		text, err := readBlob(ctx, images, layer, maxText)
+		if err != nil {
+			return nil, fmt.Errorf("earlier signature %s: %w", layer.Digest, err)
+		}
+		parsed, err := simplesigning.Parse(text, simplesigning.Cosign)
+		signature, _ := base64.StdEncoding.DecodeString(layer.Annotations[signatureAnnotation])
+		isOurs, _ := k.public.verify(text, signature)
+		if err != nil || !isOurs || parsed.Reference != claim.Reference {
+			kept = append(kept, layer)
+		}
+	}
+	return kept, nil
+}
+
+// AddBundle signs a claim about an image, and adds a manifest with the signature, whose subject is the image.
+func (k *PrivateKey) AddBundle(ctx context.Context, images oci.Target, image v1.Descriptor,
+	claim simplesigning.Claim) error {
+	payload, err := json.Marshal(statement{
+		Type: statementType, Subject: []subject{{map[string]string{image.Digest.Algorithm: image.Digest.Hex}}},
+		PredicateType: predicateType,
+		Predicate:     predicate{claim.Reference, "runlevel", claim.Timestamp()},
+	})
+	if err != nil {
+		return err
+	}
+	signature, err := k.sign(preAuthenticationEncoding(payload))
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(bundle{
+		MediaType: bundleType,
+		Material:  verificationMaterial{&publicKeyHint{k.public.Hint}},
+		Envelope:  &envelope{payload, payloadType, []envelopeSignature{{signature}}},
+	})
+	if err != nil {
+		return err
+	}
+	layer, err := putBlob(ctx, images, bundleType, text)
+	if err != nil {
+		return err
+	}
+	return putManifest(ctx, images, v1.Manifest{
+		ArtifactType: string(bundleType),
+		Config:       v1.Descriptor{MediaType: emptyType},
+		Layers:       []v1.Descriptor{layer},
+		Subject:      &v1.Descriptor{MediaType: image.MediaType, Digest: image.Digest, Size: image.Size},
+		Annotations: map[string]string{
+			"org.opencontainers.image.created": claim.Time.UTC().Format(time.RFC3339),
+			"dev.sigstore.bundle.content":      "dsse-envelope",
+			predicateAnnotation:                predicateType,
+		},
+	}, struct{}{}, "")
+}
+
+func putBlob(ctx context.Context, images oci.Target, kind types.MediaType, content []byte) (v1.Descriptor, error) {
+	described, err := describe(kind, content)
+	if err != nil {
+		return described, err
+	}
+	return described, images.PutBlob(ctx, described, func(offset int64) (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content[min(offset, described.Size):])), nil
+	})
+}
+
+func describe(kind types.MediaType, content []byte) (v1.Descriptor, error) {
+	digest, size, err := v1.SHA256(bytes.NewReader(content))
+	return v1.Descriptor{MediaType: kind, Digest: digest, Size: size}, err
+}
+
+// putManifest writes a manifest and its config, whose type the manifest has already.
+func putManifest(ctx context.Context, images oci.Target, manifest v1.Manifest, config any, tag string) error {
+	content, err := json.Marshal(config)
+	if err != nil {
+		return err
+	}
+	manifest.SchemaVersion, manifest.MediaType = 2, types.OCIManifestSchema1
+	if manifest.Config, err = putBlob(ctx, images, manifest.Config.MediaType, content); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(manifest)
+	if err != nil {
+		return err
+	}
+	described, err := describe(manifest.MediaType, raw)
+	if err != nil {
+		return err
+	}
+	described.ArtifactType = manifest.ArtifactType
+	return images.PutManifest(ctx, described, raw, tag)
+}
