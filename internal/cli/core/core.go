@@ -128,3 +128,36 @@ func (s Streams) Ask(ctx context.Context, question string) (bool, error) {
 		return answer == "y" || answer == "yes", nil
 	}
 }
+
+// AskPassword returns the password in an environment variable, or asks for it on the terminal, without showing it.
+func (s Streams) AskPassword(ctx context.Context, variable, question string) ([]byte, error) {
+	if password, isSet := os.LookupEnv(variable); isSet {
+		return []byte(password), nil
+	}
+	if !s.CanAsk() {
+		return nil, Misusef("needs a password: set %s", variable)
+	}
+	terminal := int(s.In.(*os.File).Fd())
+	before, err := term.GetState(terminal)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(s.Err, "Password of %s: ", question)
+	defer fmt.Fprintln(s.Err)
+	type answer struct {
+		password []byte
+		err      error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		password, err := term.ReadPassword(terminal)
+		answers <- answer{password, err}
+	}()
+	select {
+	case <-ctx.Done():
+		_ = term.Restore(terminal, before) // the read never ends
+		return nil, context.Cause(ctx)
+	case got := <-answers:
+		return got.password, got.err
+	}
+}

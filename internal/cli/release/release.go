@@ -24,6 +24,6 @@ archive of one; no container engine is needed.`,
 		Args: cobra.NoArgs,
 		RunE: core.NeedsVerb,
 	}
-	command.AddCommand(newBuild(streams), newExtract(streams), newInfo(streams))
+	command.AddCommand(newBuild(streams), newExtract(streams), newInfo(streams), newSign(streams), newVerify(streams))
 	return command
 }
