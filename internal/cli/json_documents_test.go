@@ -33,6 +33,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/rolloutpreview"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/release/info"
+	"github.com/runlevel/runlevel/internal/release/mirror"
 	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/internal/review/referrers"
 	"github.com/runlevel/runlevel/internal/sandbox"
@@ -91,6 +92,8 @@ var jsonDocuments = map[string]jsonDocument{
 	"release-info": {"release info", "the contents of a release", &info.Info{}},
 	"release-changes": {"release info SOURCE SOURCE", "the differences between two releases",
 		&release.Changes{}},
+	"release-mirror": {"release mirror", "the images of a release, with the parts that the destination lacked",
+		&mirror.Mirror{}},
 	"sandbox-status": {"sandbox status", "sandboxes; `sandbox up` prints one", []sandbox.Status{}},
 	"status":         {"status", "how a release stands", &state.Status{}},
 	"test":           {"test", "the results of the tests of a release", &releasetest.Report{}},

@@ -15,7 +15,7 @@ import (
 // A Mirror names the places with copies of images.
 type Mirror struct {
 	Source  string   // what images begin with: a host, a host with a path, or *.DOMAIN
-	Mirrors []string // what that is replaced by, in the order in which they are tried
+	Mirrors []string // what takes its place, in the order of attempts
 	IsOnly  bool     // the source itself is not tried
 }
 
@@ -99,7 +99,7 @@ func (m *Mirrors) Set(text string) error {
 	}
 	for pair := range strings.SplitSeq(text, ",") {
 		from, place, _ := strings.Cut(pair, "=")
-		if !isPrefixOfImages(from) || !isPrefixOfImages(place) {
+		if !IsImagePrefix(from) || !IsImagePrefix(place) {
 			return errors.New("write SOURCE=MIRROR with registries or repositories, without scheme, tag or digest, " +
 				"as in registry.example/shop=mirror.example:5000/shop")
 		}
@@ -108,8 +108,8 @@ func (m *Mirrors) Set(text string) error {
 	return nil
 }
 
-// isPrefixOfImages reports whether a text is a registry, or a registry with a path.
-func isPrefixOfImages(text string) bool {
+// IsImagePrefix reports whether a text is a registry, or a registry with a path.
+func IsImagePrefix(text string) bool {
 	host, path, hasPath := strings.Cut(text, "/")
 	if host != "localhost" && !strings.ContainsAny(host, ".:") || strings.HasPrefix(path, "/") {
 		return false

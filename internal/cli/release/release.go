@@ -24,6 +24,7 @@ archive of one; no container engine is needed.`,
 		Args: cobra.NoArgs,
 		RunE: core.NeedsVerb,
 	}
-	command.AddCommand(newBuild(streams), newExtract(streams), newInfo(streams), newSign(streams), newVerify(streams))
+	command.AddCommand(newBuild(streams), newExtract(streams), newInfo(streams), newMirror(streams), newSign(streams),
+		newVerify(streams))
 	return command
 }

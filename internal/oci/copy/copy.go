@@ -7,6 +7,7 @@
 package copy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,14 +46,17 @@ type Amount struct {
 // after all that it names, so an interrupted copy leaves no image without its parts. The caller commits the target.
 func Copy(ctx context.Context, from oci.Store, described v1.Descriptor, target oci.Target, options Options) (
 	Result, error) {
-	if options.Jobs == 0 {
-		options.Jobs = defaultJobs
-	}
-	work := &job{from: from, target: target, options: options, plan: newPlan()}
-	if err := work.find(ctx, manifest{described: described, tag: options.Tag}, 0); err != nil {
+	plan, err := Find(ctx, from, described, options)
+	if err != nil {
 		return Result{}, err
 	}
-	for _, blob := range work.plan.blobs {
+	return plan.Copy(ctx, target)
+}
+
+// Copy copies what the target does not have.
+func (p *Plan) Copy(ctx context.Context, target oci.Target) (Result, error) {
+	work := &job{Plan: p, target: target}
+	for _, blob := range p.Blobs {
 		work.total += blob.Size
 	}
 	err := work.copyBlobs(ctx)
@@ -64,10 +68,8 @@ func Copy(ctx context.Context, from oci.Store, described v1.Descriptor, target o
 
 // A job is a copy that is under way.
 type job struct {
-	from    oci.Store
-	target  oci.Target
-	options Options
-	plan    *plan
+	*Plan
+	target oci.Target
 
 	mu     sync.Mutex
 	total  int64 // bytes of all blobs
@@ -77,8 +79,8 @@ type job struct {
 
 func (j *job) copyBlobs(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(j.options.Jobs)
-	for _, blob := range j.plan.blobs {
+	group.SetLimit(cmp.Or(j.options.Jobs, defaultJobs))
+	for _, blob := range j.Blobs {
 		group.Go(func() error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -138,18 +140,18 @@ func (j *job) count(isSkipped bool, size int64) {
 
 // writeManifests writes the manifests, those that others name first.
 func (j *job) writeManifests(ctx context.Context) error {
-	for _, m := range j.plan.manifests {
+	for _, m := range j.Manifests {
 		isThere := false
-		if m.isChild { // others also get a tag, or an entry in a list
-			_, err := j.target.Manifest(ctx, m.described)
+		if m.IsChild { // others also get a tag, or an entry in a list
+			_, err := j.target.Manifest(ctx, m.Descriptor)
 			isThere = err == nil
 		}
 		if !isThere {
-			if err := j.target.PutManifest(ctx, m.described, m.raw, m.tag); err != nil {
+			if err := j.target.PutManifest(ctx, m.Descriptor, m.raw, m.Tag); err != nil {
 				return err
 			}
 		}
-		j.count(isThere, m.described.Size)
+		j.count(isThere, m.Size)
 	}
 	return nil
 }

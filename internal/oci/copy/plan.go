@@ -21,73 +21,86 @@ const (
 // cosignTags are the ends of cosign's tags for signatures, attestations and SBOMs. They begin with the digest.
 var cosignTags = []string{".sig", ".att", ".sbom"}
 
-// A manifest is a manifest to write.
-type manifest struct {
-	described v1.Descriptor
-	raw       []byte
-	tag       string
-	isChild   bool // an index names it
+// A Manifest is a manifest to copy.
+type Manifest struct {
+	v1.Descriptor
+	Tag     string
+	Subject *v1.Descriptor // the manifest that it is about, such as the signed one; nil for none
+	IsChild bool           // an index names it
+
+	raw []byte
 }
 
-// A plan has the parts to copy.
-type plan struct {
-	manifests  []manifest // those that others name first
-	blobs      []v1.Descriptor
+// A Plan has the parts of an image, with those of the manifests about it.
+type Plan struct {
+	Manifests []Manifest // those that others name first, and those about a manifest before it
+	Blobs     []v1.Descriptor
+
+	from       oci.Store
+	options    Options
 	known      map[v1.Hash]bool // manifests
 	knownBlobs map[v1.Hash]bool
 	size       int64 // bytes of the manifests
 }
 
-func newPlan() *plan { return &plan{known: map[v1.Hash]bool{}, knownBlobs: map[v1.Hash]bool{}} }
+// Find finds the parts of an image, or of an index with everything below it.
+func Find(ctx context.Context, from oci.Store, described v1.Descriptor, options Options) (*Plan, error) {
+	p := &Plan{from: from, options: options, known: map[v1.Hash]bool{}, knownBlobs: map[v1.Hash]bool{}}
+	return p, p.find(ctx, Manifest{Descriptor: described, Tag: options.Tag}, 0)
+}
 
 // find plans a manifest, everything below it, and its referrers.
-func (j *job) find(ctx context.Context, m manifest, depth int) error {
-	digest := m.described.Digest
-	if j.plan.known[digest] && m.tag == "" {
+func (p *Plan) find(ctx context.Context, m Manifest, depth int) error {
+	digest := m.Digest
+	if p.known[digest] && m.Tag == "" {
 		return nil
 	}
 	if depth > maxNesting {
 		return fmt.Errorf("manifest %s: manifests are nested more than %d deep", digest, maxNesting)
 	}
-	raw, err := j.from.Manifest(ctx, m.described)
+	raw, err := p.from.Manifest(ctx, m.Descriptor)
 	if err != nil {
 		return err
 	}
-	m.raw, m.described.Size = raw, int64(len(raw))
-	if j.plan.size += m.described.Size; j.plan.size > maxPlan || len(j.plan.manifests) >= maxManifests {
+	m.raw, m.Size = raw, int64(len(raw))
+	if p.size += m.Size; p.size > maxPlan || len(p.Manifests) >= maxManifests {
 		return oci.SizeError(fmt.Sprintf("it has more than %d manifests, or more than %s of them, which is the limit",
 			maxManifests, oci.InBytes(maxPlan)))
 	}
-	children, err := j.plan.addParts(m)
+	children, err := p.addParts(&m)
 	if err != nil {
 		return fmt.Errorf("manifest %s %w", digest, err)
 	}
-	j.plan.known[digest] = true
+	p.known[digest] = true
 	for _, child := range children {
-		if err := j.find(ctx, manifest{described: child, isChild: true}, depth+1); err != nil {
+		if err := p.find(ctx, Manifest{Descriptor: child, IsChild: true}, depth+1); err != nil {
 			return err
 		}
 	}
-	j.plan.manifests = append(j.plan.manifests, m)
-	if j.options.Referrers {
-		return j.findReferrers(ctx, digest, depth)
+	if p.options.Referrers {
+		if err := p.findReferrers(ctx, digest, depth); err != nil {
+			return err
+		}
 	}
+	p.Manifests = append(p.Manifests, m) // after its signatures: who finds the image may want them
 	return nil
 }
 
 // addParts plans the blobs of a manifest, and returns the manifests of an index.
-func (p *plan) addParts(m manifest) ([]v1.Descriptor, error) {
+func (p *Plan) addParts(m *Manifest) ([]v1.Descriptor, error) {
 	var parts struct {
 		SchemaVersion int64           `json:"schemaVersion"`
 		MediaType     types.MediaType `json:"mediaType"`
 		Config        v1.Descriptor   `json:"config"`
 		Layers        []v1.Descriptor `json:"layers"`
 		Manifests     []v1.Descriptor `json:"manifests"`
+		Subject       *v1.Descriptor  `json:"subject"`
 	}
 	if err := json.Unmarshal(m.raw, &parts); err != nil {
 		return nil, fmt.Errorf("can't be read: %w", err)
 	}
-	kind := m.described.MediaType
+	m.Subject = parts.Subject
+	kind := m.MediaType
 	if parts.MediaType != "" {
 		kind = parts.MediaType
 	}
@@ -105,31 +118,31 @@ func (p *plan) addParts(m manifest) ([]v1.Descriptor, error) {
 		}
 		if !p.knownBlobs[blob.Digest] {
 			p.knownBlobs[blob.Digest] = true
-			p.blobs = append(p.blobs, blob)
+			p.Blobs = append(p.Blobs, blob)
 		}
 	}
 	return nil, nil
 }
 
 // findReferrers plans the manifests about a manifest: its referrers, and those with cosign's tags for its digest.
-func (j *job) findReferrers(ctx context.Context, digest v1.Hash, depth int) error {
-	referrers, err := j.from.Referrers(ctx, digest)
+func (p *Plan) findReferrers(ctx context.Context, digest v1.Hash, depth int) error {
+	referrers, err := p.from.Referrers(ctx, digest)
 	if err != nil {
 		return fmt.Errorf("referrers of %s: %w", digest, err)
 	}
 	for _, described := range referrers {
-		if err := j.find(ctx, manifest{described: described}, depth+1); err != nil {
+		if err := p.find(ctx, Manifest{Descriptor: described}, depth+1); err != nil {
 			return err
 		}
 	}
 	for _, end := range cosignTags {
 		tag := digest.Algorithm + "-" + digest.Hex + end
-		described, err := j.from.Resolve(ctx, tag)
+		described, err := p.from.Resolve(ctx, tag)
 		if errors.Is(err, oci.ErrNotFound) {
 			continue
 		}
 		if err == nil {
-			err = j.find(ctx, manifest{described: described, tag: tag}, depth+1)
+			err = p.find(ctx, Manifest{Descriptor: described, Tag: tag}, depth+1)
 		}
 		if err != nil {
 			return fmt.Errorf("tag %s: %w", tag, err)
