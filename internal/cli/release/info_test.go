@@ -1,13 +1,18 @@
 package release_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -198,9 +203,26 @@ func TestImageOfARelease(t *testing.T) {
 	if err := folder.AppendIndex(index); err != nil {
 		t.Fatal(err)
 	}
-	described = describe(t, string(folder))
-	if described.BaseDigest != base || described.Digest != digest.String() || described.Image != "" {
-		t.Errorf("layout: got %+v", described)
+	archive := filepath.Join(t.TempDir(), "release.tar")
+	writeTar(t, archive, os.DirFS(string(folder)))
+	for _, ref := range []string{string(folder), archive, string(folder) + "@" + digest.String()} {
+		described = describe(t, ref)
+		if described.BaseDigest != base || described.Digest != digest.String() || described.Image != "" {
+			t.Errorf("%s: got %+v", ref, described)
+		}
+	}
+}
+
+// writeTar writes files to an archive.
+func writeTar(t *testing.T, name string, files fs.FS) {
+	t.Helper()
+	var text bytes.Buffer
+	archive := tar.NewWriter(&text)
+	if err := errors.Join(archive.AddFS(files), archive.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, text.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 
