@@ -16,7 +16,11 @@ type Span struct{ Start, End int }
 // Values returns where the values of a YAML file with any number of documents are, in order: each is a scalar without
 // its quotes, indicator, anchor and tag. Keys and comments are not values.
 func Values(text []byte) ([]Span, error) {
-	w := valueWalk{text: text, lines: []int{len(text) - len(bytes.TrimPrefix(text, []byte("\ufeff")))}}
+	mark := len(text) - len(bytes.TrimPrefix(text, []byte("\ufeff")))
+	if odd := OddBreak(text[mark:]); odd >= 0 || bytes.Count(text, []byte("\r")) != bytes.Count(text, []byte("\r\n")) {
+		return nil, &TextError{Message: "it has line breaks of an unusual kind: save the file with line feeds"}
+	}
+	w := valueWalk{text: text, lines: []int{mark}}
 	for offset, char := range text {
 		if char == '\n' {
 			w.lines = append(w.lines, offset+1)

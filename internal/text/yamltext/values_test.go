@@ -52,9 +52,13 @@ func TestValuesAreFoundWithoutKeysAndComments(t *testing.T) {
 }
 
 func TestValuesOfATextThatIsNotYAML(t *testing.T) {
-	_, err := yamltext.Values([]byte("a: b\nc: [\n"))
-	if err == nil || !strings.Contains(err.Error(), "not closed") {
-		t.Errorf("got %v, want an error about the bracket", err)
+	for text, want := range map[string]string{
+		"a: b\nc: [\n": "not closed", "a: b\rc: d\r": "line breaks", "a: b\u2028c: d\n": "line breaks",
+	} {
+		_, err := yamltext.Values([]byte(text))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want an error with %q", text, err, want)
+		}
 	}
 }
 
@@ -71,4 +75,28 @@ func TestValuesOfManifests(t *testing.T) {
 		}
 		valuesOf(t, string(text))
 	}
+}
+
+// FuzzValues looks for values that overlap, or lead out of the text.
+func FuzzValues(f *testing.F) {
+	for _, seed := range []string{
+		"a: b # c\n---\nd: [\"e\", 'f''', {g: h}]\n", "a: |2\n    b\n  c\nd: >-\n  e\n\n  f\n",
+		"a: &b !!str c\nd: *b\n? e\n: f\n",
+		"\ufeff\"a\": \"b\\\"\"\r\n", "- a\n- - b\n  - c: d\n", "%YAML 1.1\n---\na: b\n...\n", "a: \"b\n  c\"\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		spans, err := yamltext.Values(text)
+		if err != nil {
+			return
+		}
+		last := 0
+		for _, span := range spans {
+			if span.Start < last || span.End < span.Start || span.End > len(text) {
+				t.Fatalf("%v after %d in %q", span, last, text)
+			}
+			last = span.End
+		}
+	})
 }
