@@ -97,7 +97,12 @@ func (b *builder) readOnDisk(ctx context.Context, entry Component) (*componentFi
 		return read, nil
 	}
 	for _, name := range sortedKeys(read.files) {
-		file, err := os.Stat(filepath.Join(disk, filepath.FromSlash(name)))
+		full := filepath.Join(disk, filepath.FromSlash(name))
+		if full == filepath.Clean(b.config.path) { // a release may be the folder of its only component
+			delete(read.files, name)
+			continue
+		}
+		file, err := os.Stat(full)
 		if err != nil {
 			return nil, err
 		}

@@ -75,23 +75,28 @@ func (b *builder) variants(ctx context.Context, release *Release) (found []varia
 		}
 		return found, nil
 	}
-	base := release.store.base
+	base, available := release.store.base, []string{}
 	for _, described := range base.platforms {
 		manifest, config, err := base.read(ctx, described)
 		if err != nil {
 			return nil, fmt.Errorf("base %s: %w", b.options.Base, err)
 		}
+		if version := config.Config.Labels[releaseLabel]; version != "" {
+			return nil, fmt.Errorf("base %s: it is a release itself, %s: name the image that this one was put on",
+				b.options.Base, version)
+		}
 		platform := v1.Platform{OS: config.OS, Architecture: config.Architecture, Variant: config.Variant}
 		if described.Platform != nil {
 			platform = *described.Platform
 		}
+		available = append(available, platform.String())
 		if len(wanted) == 0 || slices.ContainsFunc(wanted, platform.Satisfies) {
 			found = append(found, variant{platform, manifest, config})
 		}
 	}
 	if len(found) < max(1, len(wanted)) {
 		return nil, fmt.Errorf("base %s: it does not have all platforms of --platform: it has %s", b.options.Base,
-			base.platformNames())
+			strings.Join(available, ", "))
 	}
 	return found, nil
 }
@@ -145,15 +150,4 @@ func (b *builder) openBase(ctx context.Context, release *Release) (err error) {
 	digest := release.store.base.root.Digest.String()
 	release.Lock.Base = &ResolvedImage{From: b.options.Base, Image: repositoryOf(b.options.Base) + "@" + digest}
 	return nil
-}
-
-// platformNames lists the platforms of an image.
-func (i *openImage) platformNames() string {
-	var names []string
-	for _, described := range i.platforms {
-		if described.Platform != nil {
-			names = append(names, described.Platform.String())
-		}
-	}
-	return strings.Join(names, ", ")
 }

@@ -157,11 +157,23 @@ func TestImageOnABase(t *testing.T) {
 	if read[v1.Manifest](t, one, one.Root).Config.Digest != manifest.Config.Digest {
 		t.Error("the image of one platform differs from that of the index")
 	}
-	_, err = buildIn(t, folder, build.Options{Base: host + "/runlevel:v1",
-		Platforms: []v1.Platform{{OS: "linux", Architecture: "s390x"}}})
-	wanted := "base REGISTRY/runlevel:v1: it does not have all platforms of --platform: it has linux/arm64, linux/amd64"
-	if got := errorOf(t, err, folder, host); got != wanted {
-		t.Errorf("got %s, want %s", got, wanted)
+}
+
+func TestBasesThatDoNotFit(t *testing.T) {
+	host := startRegistry(t)
+	push(t, host+"/runlevel:v1", imageOf(t, nil, map[string]string{"run": "runlevel"}))
+	push(t, host+"/release:v1", imageOf(t, map[string]string{"io.openshift.release": "1.2.3"}, nil))
+	folder := plainFolder(t)
+	for base, want := range map[string]string{
+		host + "/runlevel:v1": "it does not have all platforms of --platform: it has linux/amd64",
+		host + "/release:v1":  "it is a release itself, 1.2.3: name the image that this one was put on",
+		host + "/none:v1":     "the registry has no such image",
+	} {
+		platform := v1.Platform{OS: "linux", Architecture: "s390x"}
+		_, err := buildIn(t, folder, build.Options{Base: base, Platforms: []v1.Platform{platform}})
+		if got := errorOf(t, err, folder, ""); got != "base "+base+": "+want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }
 
