@@ -40,9 +40,12 @@ func (t infoText) print(out io.Writer) error {
 		lines = append(lines, "  "+image)
 	}
 	lines = append(lines, t.facts()...)
-	var attached []string
+	var attached, signatures []string
 	for _, a := range t.Attached {
 		attached = append(attached, row(shorten(a.Digest), a.Type))
+	}
+	for _, s := range t.Signatures {
+		signatures = append(signatures, row(s.Format, cmp.Or(s.Key, "-"), cmp.Or(s.Problem, core.Join(s.Consumers))))
 	}
 	for _, section := range []struct {
 		title string
@@ -54,6 +57,7 @@ func (t infoText) print(out io.Writer) error {
 		{"deployment hooks:", objectRows(t.Hooks)},
 		{"tests:", objectRows(t.Tests)},
 		{"attached to the image:", attached},
+		{"signatures, not verified:", withHeader(signatures, "FORMAT", "KEY", "READ BY")},
 	} {
 		lines = append(lines, withTitle(section.title, section.rows)...)
 	}

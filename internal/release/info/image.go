@@ -11,6 +11,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/runlevel/runlevel/internal/oci"
+	"github.com/runlevel/runlevel/internal/release/signature"
+	"github.com/runlevel/runlevel/internal/release/signature/sigstore"
 	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
@@ -25,6 +27,21 @@ const (
 type Attachment struct {
 	Type   string `json:"type,omitempty"` // type of the artifact
 	Digest string `json:"digest"`
+}
+
+// A Signature is a signature beside the image of the release. It is not verified.
+type Signature struct {
+	Format    sigstore.Format      `json:"format"`
+	Key       string               `json:"key,omitempty"`     // only bundles name it
+	Created   string               `json:"created,omitempty"` // as the signer claims
+	Consumers []signature.Consumer `json:"consumers"`         // that read the format
+	Problem   string               `json:"problem,omitempty"` // why it can't be read
+}
+
+// consumers are the programs that read the formats.
+var consumers = map[sigstore.Format][]signature.Consumer{
+	sigstore.Attachment: {signature.Operator, signature.CRIO, signature.Cosign2},
+	sigstore.Bundle:     {signature.Operator, signature.Cosign3},
 }
 
 // AddImage adds what the image of a release says about it, and what is attached to the image. It does nothing for a
@@ -49,14 +66,32 @@ func (i *Info) AddImage(ctx context.Context, location oci.Location, options sour
 	if err := i.addConfig(ctx, store, root, platform); err != nil {
 		return err
 	}
-	referrers, err := store.Referrers(ctx, root.Digest)
-	if err != nil && ctx.Err() == nil {
+	if err := i.addAttachments(ctx, store, root.Digest); err != nil && ctx.Err() == nil {
 		i.Unreadable = append(i.Unreadable, "what is attached to the image: "+printable.Line(err.Error()))
+	}
+	return context.Cause(ctx)
+}
+
+func (i *Info) addAttachments(ctx context.Context, store oci.Store, digest v1.Hash) error {
+	referrers, err := store.Referrers(ctx, digest)
+	if err != nil {
+		return err
 	}
 	for _, referrer := range referrers {
 		i.Attached = append(i.Attached, Attachment{referrer.ArtifactType, referrer.Digest.String()})
 	}
-	return context.Cause(ctx)
+	signatures, err := sigstore.Find(ctx, store, digest)
+	for _, found := range signatures {
+		added := Signature{Format: found.Format, Key: found.Hint, Consumers: consumers[found.Format]}
+		if found.Err != nil {
+			added.Problem = found.Err.Error()
+		}
+		if !found.Claim.Time.IsZero() {
+			added.Created = found.Claim.Time.UTC().Format(time.RFC3339)
+		}
+		i.Signatures = append(i.Signatures, added)
+	}
+	return err
 }
 
 // addConfig adds what the index of the image and the config for a platform have.

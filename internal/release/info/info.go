@@ -46,9 +46,10 @@ type Info struct {
 	Hooks      []Object    `json:"hooks"` // Deployments with lifecycle hooks
 	Tests      []Object    `json:"tests"`
 
-	Images   []Image      `json:"images"`
-	Size     *Size        `json:"size,omitempty"` // of all images; nil if it was not requested
-	Attached []Attachment `json:"attached,omitempty"`
+	Images     []Image      `json:"images"`
+	Size       *Size        `json:"size,omitempty"` // of all images; nil if it was not requested
+	Attached   []Attachment `json:"attached,omitempty"`
+	Signatures []Signature  `json:"signatures,omitempty"` // those beside the image
 
 	Unreadable []string `json:"unreadable,omitempty"` // reasons why something of the above is missing
 }
