@@ -130,6 +130,9 @@ func schemaName(args []string, document any) string {
 		if fields["plan"] != nil { // info of two releases
 			return "release-changes"
 		}
+		if args[1] == "push" {
+			return "release-pull"
+		}
 		return "release-" + args[1]
 	case "why":
 		list, _ := document.([]any)

@@ -94,6 +94,8 @@ var jsonDocuments = map[string]jsonDocument{
 		&release.Changes{}},
 	"release-mirror": {"release mirror", "the images of a release, with the parts that the destination lacked",
 		&mirror.Mirror{}},
+	"release-pull":   {"release push, release pull", "what was copied", release.CopyReport{}},
+	"release-tag":    {"release tag", "the tagged image", release.TagReport{}},
 	"sandbox-status": {"sandbox status", "sandboxes; `sandbox up` prints one", []sandbox.Status{}},
 	"status":         {"status", "how a release stands", &state.Status{}},
 	"test":           {"test", "the results of the tests of a release", &releasetest.Report{}},

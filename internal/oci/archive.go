@@ -53,7 +53,7 @@ func findSections(file *os.File, isPartial bool) (map[string]section, error) {
 	sections, top := map[string]section{}, ""
 	for entries := tar.NewReader(file); ; {
 		header, err := entries.Next()
-		if err == io.EOF || err != nil && isPartial {
+		if err == io.EOF || err != nil && (isPartial || len(sections) == 0) {
 			break
 		}
 		if err != nil {

@@ -94,6 +94,21 @@ func (c *client) do(request *http.Request, codes ...int) (*http.Response, error)
 	return response, err
 }
 
+// doUnlessDropped sends a request again if the registry is busy, but not after a dropped connection.
+func (c *client) doUnlessDropped(request *http.Request, codes ...int) (*http.Response, error) {
+	var response *http.Response
+	var dropped error
+	err := retry(request.Context(), c.attempts, func() (err error) {
+		var temporary *temporaryError
+		response, err = c.doOnce(request, codes...)
+		if errors.As(err, &temporary) && !temporary.isAnswer {
+			dropped, err = err, nil
+		}
+		return err
+	})
+	return response, errors.Join(err, dropped)
+}
+
 // doOnce sends a request once. A body must come from GetBody.
 func (c *client) doOnce(request *http.Request, codes ...int) (*http.Response, error) {
 	for {
@@ -102,15 +117,20 @@ func (c *client) doOnce(request *http.Request, codes ...int) (*http.Response, er
 			return nil, c.classify(err)
 		}
 		response, err := loggedIn.Do(request.Clone(request.Context()))
+		var refused *transport.Error // by the token server
+		isExpired := errors.As(err, &refused) && refused.StatusCode == http.StatusUnauthorized ||
+			err == nil && response.StatusCode == http.StatusUnauthorized
+		if isExpired && !isFresh {
+			if err == nil {
+				response.Body.Close()
+			}
+			c.logout(loggedIn)
+			continue
+		}
 		if err != nil {
 			return nil, c.classify(err)
 		}
 		c.answered.Store(true)
-		if response.StatusCode == http.StatusUnauthorized && !isFresh {
-			response.Body.Close()
-			c.logout(loggedIn)
-			continue
-		}
 		if err := transport.CheckError(response, codes...); err != nil {
 			response.Body.Close()
 			return nil, c.classifyStatus(err, response)
@@ -141,7 +161,7 @@ func (c *client) classify(err error) error {
 func (c *client) classifyStatus(err error, response *http.Response) error {
 	explained := explain(c.repo.RegistryStr(), noPart, err)
 	if wait, mayWait := retryAfter(response.Header); mayWait && isTemporaryStatus(response.StatusCode) {
-		return &temporaryError{err: explained, wait: wait}
+		return &temporaryError{err: explained, isAnswer: true, wait: wait}
 	}
 	return explained
 }

@@ -157,7 +157,7 @@ func chooseImage(images []v1.Descriptor, choice string, platform v1.Platform) (v
 			Text: fmt.Sprintf("the layout has no image %q: it has %s", choice, describeImages(images)),
 			Err:  ErrNotFound,
 		}
-	case areOnePerPlatform(fitting):
+	case platform.OS != "" && areOnePerPlatform(fitting):
 		return ChoosePlatform(fitting, platform)
 	default:
 		return v1.Descriptor{}, fmt.Errorf("the layout has several images: add \":\" and a tag or \"@\" and a digest "+

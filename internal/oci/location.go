@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -80,6 +81,11 @@ func ParseTarget(ref, tag string, insecure bool) (Location, error) {
 		return Location{Path: ref, Identifier: tag}, nil
 	}
 }
+
+var tagPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+
+// IsTag reports whether a text can be a tag.
+func IsTag(text string) bool { return tagPattern.MatchString(text) }
 
 // ParseRegistry returns the location of an image in a registry. The registry, and a tag or digest, are required: a
 // mistyped folder must not be requested from a default registry.

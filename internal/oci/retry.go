@@ -26,8 +26,9 @@ const (
 
 // A temporaryError is an error after which another attempt may succeed.
 type temporaryError struct {
-	err  error
-	wait time.Duration // the pause that the registry asks for; 0 if it doesn't
+	err      error
+	isAnswer bool          // of the registry, which is busy; otherwise the connection has dropped
+	wait     time.Duration // the pause that the registry asks for; 0 if it doesn't
 }
 
 func (t *temporaryError) Error() string { return t.err.Error() }

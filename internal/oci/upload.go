@@ -164,7 +164,7 @@ func (u *upload) send(ctx context.Context) error {
 		return err
 	}
 	request.Header.Set("Content-Type", "application/octet-stream")
-	response, err := u.doOnce(request, http.StatusCreated, http.StatusNoContent)
+	response, err := u.doUnlessDropped(request, http.StatusCreated, http.StatusNoContent)
 	if err != nil {
 		return u.restart(err)
 	}
@@ -203,7 +203,7 @@ func (u *upload) patch(ctx context.Context) error {
 	if u.offset > 0 {
 		request.Header.Set("Content-Range", fmt.Sprintf("%d-%d", u.offset, u.described.Size-1))
 	}
-	response, err := u.doOnce(request, http.StatusAccepted, http.StatusNoContent, http.StatusCreated)
+	response, err := u.doUnlessDropped(request, http.StatusAccepted, http.StatusNoContent, http.StatusCreated)
 	var fromSource sourceError
 	var stalled limitError
 	switch {
@@ -215,7 +215,7 @@ func (u *upload) patch(ctx context.Context) error {
 		return fromSource.error
 	case errors.As(context.Cause(ctx), &stalled):
 		return stalled
-	case u.isResumed:
+	case u.isResumed && !errors.As(err, new(*temporaryError)):
 		return u.restart(err)
 	default:
 		return err

@@ -24,7 +24,7 @@ archive of one; no container engine is needed.`,
 		Args: cobra.NoArgs,
 		RunE: core.NeedsVerb,
 	}
-	command.AddCommand(newBuild(streams), newExtract(streams), newInfo(streams), newMirror(streams), newSign(streams),
-		newVerify(streams))
+	command.AddCommand(newBuild(streams), newExtract(streams), newInfo(streams), newMirror(streams), newPull(streams),
+		newPush(streams), newSign(streams), newTag(streams), newVerify(streams))
 	return command
 }
