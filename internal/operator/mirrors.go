@@ -20,26 +20,30 @@ import (
 	"github.com/runlevel/runlevel/internal/source"
 )
 
-// pull pulls an image from its mirrors, those of the operator's flags before those of the cluster, or from its own
-// location.
+// pull pulls an image from its mirrors, or from its own location.
 func (r *releases) pull(ctx context.Context, image string) (*source.Release, error) {
 	options := r.source
-	mirrors, err := readMirrors(ctx, r.cluster)
-	if err != nil {
+	var err error
+	if options.Mirrors, err = r.mirrors(ctx); err != nil {
 		return nil, err
 	}
-	options.Mirrors = slices.Concat(options.Mirrors, mirrors)
 	return source.Open(ctx, image, options)
+}
+
+// mirrors returns the mirrors of the operator's flags, and then those of the cluster.
+func (r *releases) mirrors(ctx context.Context) (source.Mirrors, error) {
+	mirrors, err := readMirrors(ctx, r.cluster)
+	return slices.Concat(r.source.Mirrors, mirrors), err
 }
 
 // signedImages returns where signatures lie beside an image: in its mirrors, or at its own location.
 func (r *releases) signedImages(ctx context.Context, image string) ([]signature.Images, error) {
-	mirrors, err := readMirrors(ctx, r.cluster)
+	mirrors, err := r.mirrors(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var all []signature.Images
-	for _, location := range slices.Concat(r.source.Mirrors, mirrors).Locations(image) {
+	for _, location := range mirrors.Locations(image) {
 		repository, _, _ := strings.Cut(location, "@")
 		all = append(all, signature.Images{Name: repository, Open: func(ctx context.Context) (oci.Store, error) {
 			parsed, err := oci.ParseRegistry(location, r.source.Insecure)

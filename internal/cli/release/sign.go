@@ -177,34 +177,37 @@ func (f *signFlags) run(ctx context.Context, image string, streams core.Streams)
 
 // readKeys reads the keys, before anything is written.
 func (s *signing) readKeys(ctx context.Context, streams core.Streams) error {
-	if s.key != "" {
-		text, err := os.ReadFile(s.key)
-		if err == nil {
-			s.private, err = sigstore.ParsePrivateKey(text, func() ([]byte, error) {
-				return streams.AskPassword(ctx, "COSIGN_PASSWORD", s.key)
-			})
-		}
-		if err != nil {
-			return core.Misuse(withName(s.key, err))
-		}
-	}
-	if s.openpgpKey == "" {
-		return nil
-	}
-	text, err := os.ReadFile(s.openpgpKey)
+	err := readKey(s.key, func(text []byte) (err error) {
+		s.private, err = sigstore.ParsePrivateKey(text, func() ([]byte, error) {
+			return streams.AskPassword(ctx, "COSIGN_PASSWORD", s.key)
+		})
+		return err
+	})
 	if err == nil {
-		s.signer, err = signature.ReadSigner(text, func() ([]byte, error) {
-			return streams.AskPassword(ctx, "RUNLEVEL_OPENPGP_PASSWORD", s.openpgpKey)
+		err = readKey(s.openpgpKey, func(text []byte) (err error) {
+			s.signer, err = signature.ReadSigner(text, func() ([]byte, error) {
+				return streams.AskPassword(ctx, "RUNLEVEL_OPENPGP_PASSWORD", s.openpgpKey)
+			})
+			return err
 		})
 	}
+	return core.ReadError(ctx, err)
+}
+
+// readKey reads the key of a file; none without a file.
+func readKey(file string, parse func(text []byte) error) error {
+	if file == "" {
+		return nil
+	}
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = parse(text)
+	}
 	if err != nil {
-		return core.Misuse(withName(s.openpgpKey, err))
+		return fmt.Errorf("%s: %w", file, oci.WithoutPath(err))
 	}
 	return nil
 }
-
-// withName returns an error with the name of a file, once.
-func withName(file string, err error) error { return fmt.Errorf("%s: %w", file, oci.WithoutPath(err)) }
 
 func (s *signing) sign(ctx context.Context, location oci.Location) error {
 	images, err := oci.Create(ctx, location, oci.Options{Insecure: s.insecure})

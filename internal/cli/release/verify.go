@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -98,7 +97,7 @@ func (f *verifyFlags) run(ctx context.Context, ref string, streams core.Streams)
 	}
 	policy, err := f.readPolicy(ctx)
 	if err != nil {
-		return core.Misuse(err)
+		return core.ReadError(ctx, err)
 	}
 	from := signature.Stores{Images: []signature.Images{{
 		Name: ref,
@@ -171,12 +170,9 @@ func (f *verifyFlags) readPolicy(ctx context.Context) (*signature.Policy, error)
 	}
 	policy := signature.NewPolicy("--key and --openpgp-key")
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err == nil {
-			err = policy.AddKeys(file, text)
-		}
+		err := readKey(file, func(text []byte) error { return policy.AddKeys(file, text) })
 		if err != nil {
-			return nil, withName(file, err)
+			return nil, err
 		}
 	}
 	return policy, nil

@@ -64,7 +64,7 @@ func NewPolicy(origin string) *Policy {
 // AddKeys requires a signature by one of the public keys in a text: OpenPGP keys, or keys in PEM.
 func (p *Policy) AddKeys(name string, text []byte) error {
 	var err error
-	if bytes.Contains(text, []byte("-----BEGIN PUBLIC KEY")) || bytes.Contains(text, []byte("-----BEGIN RSA PUBLIC")) {
+	if bytes.Contains(text, []byte("-----BEGIN ")) && !bytes.Contains(text, []byte("-----BEGIN PGP")) {
 		p.keys[name], err = sigstore.ParsePublicKeys(text)
 		return err
 	}

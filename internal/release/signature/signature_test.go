@@ -291,7 +291,7 @@ func TestPolicies(t *testing.T) {
 			"key store-shop: no URL"},
 		"a broken PEM": {map[string]string{"sigstore-public-key-shop": key},
 			`key sigstore-public-key-shop: no public ` +
-				`keys in PEM: it has no "-----BEGIN PUBLIC KEY-----"`},
+				`keys in PEM: it has no valid block "-----BEGIN PUBLIC KEY-----"`},
 		"no age": {map[string]string{"verifier-public-key-shop": key, "maximum-signature-age": "30d"},
 			"key maximum-signature-age: no duration such as 720h"},
 		"no repository": {map[string]string{"verifier-public-key-shop": key, "signed-repository": "shop"},

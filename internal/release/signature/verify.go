@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -55,9 +56,7 @@ func (p *Policy) Verify(ctx context.Context, digest string, from Stores) ([][]by
 	ctx, cancel := context.WithTimeout(ctx, maxVerifyTime)
 	defer cancel()
 	found := &signatureResults{}
-	if len(p.keys) > 0 {
-		p.readImages(ctx, digest, from.Images, found)
-	}
+	p.readImages(ctx, digest, from.Images, found)
 	isSigned := true
 	var messages [][]byte
 	if len(p.keyrings) > 0 {
@@ -73,40 +72,35 @@ func (p *Policy) Verify(ctx context.Context, digest string, from Stores) ([][]by
 
 // readImages reads the signatures beside the image, until they suffice.
 func (p *Policy) readImages(ctx context.Context, digest string, from []Images, found *signatureResults) {
-	hash, err := v1.NewHash(digest)
-	if err != nil {
-		found.add(signatureResult{place: "the image", err: err})
-		return
+	isMissing := func(name string) bool {
+		_, isSigned := found.check(p, digest, name)
+		return !isSigned
 	}
 	for _, images := range from {
-		signatures, err := images.find(ctx, hash)
-		switch {
-		case err != nil:
-			found.add(signatureResult{place: images.Name, err: err})
-		case len(signatures) == 0:
-			found.add(signatureResult{place: images.Name, isEmpty: true})
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(p.keys)), isMissing) {
+			return
 		}
-		isEnough := true
+		signatures, err := images.find(ctx, digest)
 		for i := range signatures {
 			found.add(signatureResult{place: images.Name, name: signatures[i].Name, found: &signatures[i]})
 		}
-		for name := range p.keys {
-			_, isSigned := found.check(p, digest, name)
-			isEnough = isEnough && isSigned
-		}
-		if isEnough {
-			return
+		if err != nil || len(signatures) == 0 {
+			found.add(signatureResult{place: images.Name, err: err, isEmpty: err == nil})
 		}
 	}
 }
 
-func (i Images) find(ctx context.Context, digest v1.Hash) ([]sigstore.Signature, error) {
+func (i Images) find(ctx context.Context, digest string) ([]sigstore.Signature, error) {
+	hash, err := v1.NewHash(digest)
+	if err != nil {
+		return nil, err
+	}
 	store, err := i.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer store.Close()
-	return sigstore.Find(ctx, store, digest)
+	return sigstore.Find(ctx, store, hash)
 }
 
 // storesToQuery returns the stores to query, in order.

@@ -1,6 +1,7 @@
 package sigstore
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -69,8 +70,11 @@ func ParsePublicKeys(text []byte) ([]PublicKey, error) {
 		}
 		keys = append(keys, public)
 	}
-	if len(keys) == 0 {
-		return nil, errors.New(`it has no "-----BEGIN PUBLIC KEY-----"`)
+	switch {
+	case len(keys) == 0:
+		return nil, errors.New(`it has no valid block "-----BEGIN PUBLIC KEY-----"`)
+	case bytes.Count(text, []byte("-----BEGIN ")) > len(keys):
+		return nil, errors.New("one of its blocks is damaged")
 	}
 	return keys, nil
 }

@@ -57,17 +57,18 @@ type Signature struct {
 	signature []byte
 }
 
-// Find returns the signatures of an image. It fails if the registry does, and if there are too many.
+// Find returns the signatures of an image. It returns those that it could read with an error if the registry fails, or
+// if there are too many.
 func Find(ctx context.Context, images oci.Store, digest v1.Hash) ([]Signature, error) {
 	attached, err := findAttachments(ctx, images, digest)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", attachmentTag(digest), err)
+		err = fmt.Errorf("%s: %w", attachmentTag(digest), err)
 	}
-	bundles, err := findBundles(ctx, images, digest)
-	if err != nil {
-		return nil, fmt.Errorf("bundles: %w", err)
+	bundles, failed := findBundles(ctx, images, digest)
+	if failed != nil {
+		err = errors.Join(err, fmt.Errorf("bundles: %w", failed))
 	}
-	return append(attached, bundles...), nil
+	return append(attached, bundles...), err
 }
 
 func attachmentTag(digest v1.Hash) string { return digest.Algorithm + "-" + digest.Hex + ".sig" }

@@ -298,6 +298,20 @@ func TestPrivateKeysThatAreRefused(t *testing.T) {
 	}
 }
 
+// TestPublicKeysThatAreRefused has the message of each.
+func TestPublicKeysThatAreRefused(t *testing.T) {
+	key := newPair(t, newECDSA(t, elliptic.P256()))
+	for text, want := range map[string]string{
+		"": `it has no valid block "-----BEGIN PUBLIC KEY-----"`,
+		key.public + strings.Replace(key.public, "\nM", "\n*", 1): "one of its blocks is damaged",
+		key.private: `it has a block "PRIVATE KEY"`,
+	} {
+		if _, err := sigstore.ParsePublicKeys([]byte(text)); err == nil || err.Error() != want {
+			t.Errorf("got error %v, want %s", err, want)
+		}
+	}
+}
+
 // costly is an encrypted key whose decryption would take 8 TiB of memory.
 const costly = `{"kdf": {"name": "scrypt", "params": {"N": 8589934592, "r": 8, "p": 1}, "salt": "AAAA"}, "cipher": ` +
 	`{"name": "nacl/secretbox", "nonce": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}, "ciphertext": "AAAA"}`
