@@ -83,7 +83,7 @@ type BuildReport struct {
 	Components int       `json:"components"`
 	Manifests  int       `json:"manifests"`
 	Images     int       `json:"images"`
-	Bytes      int64     `json:"bytes"` // of the image, or of that of its first platform
+	Bytes      int64     `json:"bytes"` // of the image, or of the largest one of several platforms
 	SBOM       string    `json:"sbom"`  // digests of the documents
 	Provenance string    `json:"provenance"`
 }
@@ -99,7 +99,7 @@ func newBuild(streams core.Streams) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: core.CompletePaths(1, cobra.ShellCompDirectiveDefault),
 		RunE: func(command *cobra.Command, args []string) error {
-			return f.run(command.Context(), cmp.Or(append(args, ".")[0], "."), streams)
+			return f.run(command.Context(), append(args, ".")[0], streams)
 		},
 	}
 	core.AddOutput(command, &f.format)
@@ -183,8 +183,9 @@ func (f *buildFlags) run(ctx context.Context, path string, streams core.Streams)
 func newBuildReport(release *build.Release) BuildReport {
 	return BuildReport{
 		Name: release.Config.Name, Version: release.Config.Version, Created: release.Created,
-		Digest: release.Root.Digest.String(), Components: release.Components, Manifests: release.Manifests,
-		Images: release.Images, Bytes: release.Size, SBOM: release.Documents[0].Digest.String(),
+		Digest: release.Root.Digest.String(), Components: len(release.Config.Components),
+		Manifests: len(release.Payload.All()), Images: len(release.Payload.Images), Bytes: release.Size,
+		SBOM:       release.Documents[0].Digest.String(),
 		Provenance: release.Documents[1].Digest.String(),
 	}
 }

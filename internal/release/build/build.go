@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -46,13 +47,10 @@ type Release struct {
 	Problems []payload.Problem // problems of manifests
 	Ignored  []string          // files of components that are not manifests
 
-	Created    time.Time
-	Root       v1.Descriptor   // the image, or the index of images for several platforms
-	Documents  []v1.Descriptor // its SBOM and provenance: referrers of the image
-	Components int
-	Images     int
-	Manifests  int
-	Size       int64 // bytes of the image, or of that of the first platform
+	Created   time.Time
+	Root      v1.Descriptor   // the image, or the index of images for several platforms
+	Documents []v1.Descriptor // its SBOM and provenance: referrers of the image
+	Size      int64           // bytes of the image, or of the largest one of several platforms
 
 	sources map[string]string // paths of manifests in the components, by their paths in the release
 	store   *memoryStore
@@ -100,8 +98,10 @@ func Build(ctx context.Context, config *Config, options Options) (*Release, erro
 	if err := joinProblems(b.read(ctx)); err != nil {
 		return nil, err
 	}
-	release := &Release{Config: config, Components: len(b.components), sources: map[string]string{}}
-	release.store, release.Lock = newMemoryStore(), b.lock()
+	release := &Release{
+		Config: config, Lock: b.lock(), Created: b.time, sources: map[string]string{},
+		store: &memoryStore{parts: map[v1.Hash][]byte{}},
+	}
 	for _, read := range b.components {
 		for _, name := range read.ignored {
 			release.Ignored = append(release.Ignored, read.pathOf(config, name))
@@ -116,8 +116,6 @@ func Build(ctx context.Context, config *Config, options Options) (*Release, erro
 	if err := b.parse(ctx, release); err != nil {
 		return nil, err
 	}
-	release.Images, release.Manifests = len(b.images), len(release.Payload.All())
-	release.Created = b.time
 	err := b.openBase(ctx, release)
 	if err == nil {
 		err = b.pack(ctx, release)
@@ -160,17 +158,11 @@ func (b *builder) read(ctx context.Context) []error {
 	if ctx.Err() != nil {
 		return []error{context.Cause(ctx)}
 	}
-	var problems []error
-	for _, err := range failed {
-		if err != nil {
-			problems = append(problems, err)
-		}
+	if slices.ContainsFunc(failed, func(err error) bool { return err != nil }) {
+		return failed
 	}
 	for i, name := range names {
 		b.images[name] = resolved[i]
-	}
-	if len(problems) > 0 {
-		return problems
 	}
 	return b.takeInputs()
 }

@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/runlevel/runlevel/internal/release/build"
 )
@@ -186,8 +189,12 @@ func TestBuildHasOneDigest(t *testing.T) {
 func TestBuildFromALock(t *testing.T) {
 	host := startRegistry(t)
 	folder, _, _ := shopFolder(t, host)
-	push(t, host+"/shop/db:2.0.0", imageOf(t, map[string]string{"io.openshift.release.operator": "true"},
-		map[string]string{"manifests/db.yaml": deployment("db", host+"/shop/db:2.0.0")}))
+	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{
+		Add: imageOf(t, map[string]string{"io.openshift.release.operator": "true"},
+			map[string]string{"manifests/db.yaml": deployment("db", host+"/shop/db:2.0.0")}),
+		Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "s390x"}},
+	})
+	push(t, host+"/shop/db:2.0.0", index)
 	config := filepath.Join(folder, "release.yaml")
 	text := strings.ReplaceAll(strings.Replace(shop, "images:", "- name: db\n  source: REGISTRY/shop/db:2.0.0\nimages:",
 		1),

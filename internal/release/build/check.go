@@ -66,14 +66,14 @@ func (b *builder) checkImages(release *Release) (added bool, problems []error) {
 			if known[field.image] {
 				continue
 			}
-			if isPinned(field.image) {
+			if isPinned(field.image) && checkImage(field.image) == nil {
 				known[field.image], added = true, true
 				b.images[b.nameFor(field.image)] = ResolvedImage{From: field.image, Image: field.image}
 				continue
 			}
 			line, column := m.Places().At(field.path...)
 			problems = append(problems,
-				problemAt(release.SourceOf(m.Path), line, column, "%s: image %s has no digest: %s",
+				problemAt(release.SourceOf(m.Path), line, column, "%s: image %s is not resolved: %s",
 					m.ID(), field.image, b.adviceOn(field.image)))
 		}
 	}
@@ -93,7 +93,7 @@ func (b *builder) adviceOn(image string) string {
 			b.config.path, strings.Join(sharing, " or "))
 	}
 	if checkImage(image) != nil {
-		return fmt.Sprintf("write it with its registry and tag, and add that under images of %s", b.config.path)
+		return fmt.Sprintf("write it with its registry and a tag, and add that under images of %s", b.config.path)
 	}
 	return fmt.Sprintf("add it under images of %s, as in %q", b.config.path, b.nameFor(image)+": "+image)
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"github.com/runlevel/runlevel/internal/release/component"
 	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -48,7 +50,8 @@ func (b *builder) readComponent(ctx context.Context, entry Component) (*componen
 	if b.config.isOnDisk(entry) {
 		return b.readOnDisk(ctx, entry)
 	}
-	if locked, isLocked := b.lockedComponent(entry.Name); isLocked {
+	if b.options.Lock != nil {
+		locked := b.options.Lock.Components[entry.Name]
 		read := &componentFiles{Component: entry, image: &locked.ResolvedImage, files: map[string][]byte{}}
 		for name, text := range locked.Files {
 			read.files[name] = []byte(text)
@@ -58,33 +61,25 @@ func (b *builder) readComponent(ctx context.Context, entry Component) (*componen
 	if err := checkImage(entry.Source); err != nil {
 		return nil, fmt.Errorf("%w; and there is no such file or folder", err)
 	}
-	image, labels, err := b.resolve(ctx, entry.Source)
+	image, config, err := b.resolve(ctx, entry.Source)
 	if err != nil {
 		return nil, err
 	}
-	if labels[operatorLabel] == "" {
+	if config.Config.Labels[operatorLabel] == "" {
 		return nil, fmt.Errorf("the image has no label %s, so it is not the image of a component: build it with "+
 			"LABEL %[1]s=true, or list it under images", operatorLabel)
 	}
-	read, err := b.readSource(ctx, entry, image.Image)
+	read, err := b.readSource(ctx, entry, image.Image, platformOf(config))
 	if err == nil {
 		read.image = &image
 	}
 	return read, err
 }
 
-func (b *builder) lockedComponent(name string) (LockedComponent, bool) {
-	if b.options.Lock == nil {
-		return LockedComponent{}, false
-	}
-	locked, isLocked := b.options.Lock.Components[name]
-	return locked, isLocked
-}
-
 // readOnDisk reads a component in a folder or archive.
 func (b *builder) readOnDisk(ctx context.Context, entry Component) (*componentFiles, error) {
 	disk := b.config.pathOnDisk(entry)
-	read, err := b.readSource(ctx, entry, disk)
+	read, err := b.readSource(ctx, entry, disk, defaultPlatform)
 	if err != nil {
 		return nil, err
 	}
@@ -114,9 +109,10 @@ func (b *builder) readOnDisk(ctx context.Context, entry Component) (*componentFi
 }
 
 // readSource reads the files of a folder, an archive or an image.
-func (b *builder) readSource(ctx context.Context, entry Component, ref string) (_ *componentFiles, err error) {
-	opened, err := source.Open(ctx, ref,
-		source.Options{Platform: defaultPlatform.String(), Insecure: b.options.Insecure})
+func (b *builder) readSource(ctx context.Context, entry Component, ref string, platform v1.Platform) (
+	_ *componentFiles, err error) {
+	options := source.Options{Insecure: b.options.Insecure, Platform: platform.String()}
+	opened, err := source.Open(ctx, ref, options)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/runlevel/runlevel/internal/oci"
 )
 
 // The labels of a release.
@@ -19,9 +21,8 @@ const (
 
 // A variant is the image of one platform.
 type variant struct {
-	platform v1.Platform
 	manifest *v1.Manifest
-	config   *v1.ConfigFile
+	config   *v1.ConfigFile // has the platform
 }
 
 // pack makes the image of the release, and the documents about it.
@@ -48,7 +49,8 @@ func (b *builder) pack(ctx context.Context, release *Release) error {
 			return err
 		}
 		release.Size = max(release.Size, variant.size())
-		image.Platform = &variant.platform
+		platform := platformOf(variant.config)
+		image.Platform = &platform
 		index.Manifests = append(index.Manifests, image)
 	}
 	release.Root = index.Manifests[0]
@@ -71,7 +73,8 @@ func (b *builder) variants(ctx context.Context, release *Release) (found []varia
 		for _, platform := range wanted {
 			manifest := &v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1}
 			manifest.Config.MediaType = types.OCIConfigJSON
-			found = append(found, variant{platform, manifest, &v1.ConfigFile{}})
+			config := &v1.ConfigFile{OS: platform.OS, Architecture: platform.Architecture, Variant: platform.Variant}
+			found = append(found, variant{manifest, config})
 		}
 		return found, nil
 	}
@@ -85,13 +88,10 @@ func (b *builder) variants(ctx context.Context, release *Release) (found []varia
 			return nil, fmt.Errorf("base %s: it is a release itself, %s: name the image that this one was put on",
 				b.options.Base, version)
 		}
-		platform := v1.Platform{OS: config.OS, Architecture: config.Architecture, Variant: config.Variant}
-		if described.Platform != nil {
-			platform = *described.Platform
-		}
+		platform := platformOf(config)
 		available = append(available, platform.String())
 		if len(wanted) == 0 || slices.ContainsFunc(wanted, platform.Satisfies) {
-			found = append(found, variant{platform, manifest, config})
+			found = append(found, variant{manifest, config})
 		}
 	}
 	if len(found) < max(1, len(wanted)) {
@@ -114,7 +114,6 @@ func (v *variant) size() int64 {
 // describe another image.
 func (b *builder) addVariant(store *memoryStore, v variant, diff v1.Hash, layer []byte) (v1.Descriptor, error) {
 	created := v1.Time{Time: b.time}
-	v.config.Architecture, v.config.OS, v.config.Variant = v.platform.Architecture, v.platform.OS, v.platform.Variant
 	v.config.Created, v.config.Container = created, ""
 	v.config.Config.Labels = map[string]string{releaseLabel: b.config.Version}
 	if store.base != nil {
@@ -144,7 +143,11 @@ func (b *builder) openBase(ctx context.Context, release *Release) (err error) {
 	if b.options.Lock != nil {
 		ref = b.options.Lock.Base.Image
 	}
-	if release.store.base, err = b.openImage(ctx, ref); err != nil {
+	location, err := oci.Parse(ref, b.options.Insecure)
+	if err == nil {
+		release.store.base, err = b.openImage(ctx, location)
+	}
+	if err != nil {
 		return fmt.Errorf("base %s: %w", ref, err)
 	}
 	digest := release.store.base.root.Digest.String()

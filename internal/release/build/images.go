@@ -37,7 +37,10 @@ func checkImage(spec string) error {
 	return err
 }
 
-var tagSuffix = regexp.MustCompile(`:\w[\w.-]*$`)
+var (
+	tagSuffix    = regexp.MustCompile(`:\w[\w.-]*$`)
+	digestSuffix = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
+)
 
 // repositoryOf returns an image without its tag and digest.
 func repositoryOf(spec string) string {
@@ -46,7 +49,7 @@ func repositoryOf(spec string) string {
 }
 
 // isPinned reports whether an image has a digest.
-func isPinned(spec string) bool { return strings.Contains(spec, "@sha256:") }
+func isPinned(spec string) bool { return digestSuffix.MatchString(spec) }
 
 // An openImage is an image, or an index of images for several platforms.
 type openImage struct {
@@ -56,11 +59,7 @@ type openImage struct {
 }
 
 // openImage opens an image. The caller closes it.
-func (b *builder) openImage(ctx context.Context, ref string) (*openImage, error) {
-	location, err := oci.Parse(ref, b.options.Insecure)
-	if err != nil {
-		return nil, err
-	}
+func (b *builder) openImage(ctx context.Context, location oci.Location) (*openImage, error) {
 	store, err := oci.Open(ctx, location, oci.Options{Insecure: b.options.Insecure, Platform: defaultPlatform})
 	if err != nil {
 		return nil, err
@@ -113,7 +112,7 @@ func (i *openImage) main() v1.Descriptor {
 	return i.platforms[0]
 }
 
-// read returns the manifest and the configuration of an image.
+// read returns the manifest and the configuration of an image. The platform of the configuration is that of the index.
 func (i *openImage) read(ctx context.Context, described v1.Descriptor) (*v1.Manifest, *v1.ConfigFile, error) {
 	raw, err := i.Manifest(ctx, described)
 	if err != nil {
@@ -126,6 +125,9 @@ func (i *openImage) read(ctx context.Context, described v1.Descriptor) (*v1.Mani
 	if !manifest.Config.MediaType.IsConfig() {
 		return nil, nil, fmt.Errorf("manifest %s is not that of an image", described.Digest)
 	}
+	if manifest.MediaType == "" {
+		manifest.MediaType = described.MediaType
+	}
 	raw, err = oci.ReadBlob(ctx, i, manifest.Config)
 	var config v1.ConfigFile
 	if err == nil {
@@ -134,12 +136,24 @@ func (i *openImage) read(ctx context.Context, described v1.Descriptor) (*v1.Mani
 	if err != nil {
 		return nil, nil, fmt.Errorf("config %s: %w", manifest.Config.Digest, err)
 	}
+	if listed := described.Platform; listed != nil {
+		config.OS, config.Architecture, config.Variant = listed.OS, listed.Architecture, listed.Variant
+	}
 	return &manifest, &config, nil
 }
 
-// resolve returns an image by its digest, and its labels.
-func (b *builder) resolve(ctx context.Context, spec string) (ResolvedImage, map[string]string, error) {
-	image, err := b.openImage(ctx, spec)
+// platformOf returns the platform of an image.
+func platformOf(config *v1.ConfigFile) v1.Platform {
+	return v1.Platform{OS: config.OS, Architecture: config.Architecture, Variant: config.Variant}
+}
+
+// resolve returns an image by its digest, and its configuration.
+func (b *builder) resolve(ctx context.Context, spec string) (ResolvedImage, *v1.ConfigFile, error) {
+	location, err := oci.ParseRegistry(spec, b.options.Insecure)
+	if err != nil {
+		return ResolvedImage{}, nil, err
+	}
+	image, err := b.openImage(ctx, location)
 	if err != nil {
 		return ResolvedImage{}, nil, err
 	}
@@ -157,5 +171,5 @@ func (b *builder) resolve(ctx context.Context, spec string) (ResolvedImage, map[
 			resolved.Annotations[label] = value
 		}
 	}
-	return resolved, config.Config.Labels, nil
+	return resolved, config, nil
 }

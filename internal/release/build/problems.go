@@ -26,6 +26,7 @@ func problemAt(file string, line, column int, format string, values ...any) erro
 
 // joinProblems returns an error with a line for each problem; nil if there are none.
 func joinProblems(problems []error) error {
+	problems = slices.DeleteFunc(problems, func(err error) bool { return err == nil })
 	if more := len(problems) - maxProblems; more > 0 {
 		problems = append(slices.Clip(problems[:maxProblems]),
 			fmt.Errorf("%d more problems are not listed: correct these first", more))

@@ -22,10 +22,12 @@ const head = "name: shop\nversion: 1.0.0\n"
 
 func TestBadConfig(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
-		"nothing":  {"", `release.yaml:1: it is empty: "runlevel release build --help" has an example`},
-		"a list":   {"[]", `release.yaml:1: a value has the wrong type: "runlevel release build --help" has an example`},
+		"nothing": {"", `release.yaml:1: it is empty: "runlevel release build --help" has an example`},
+		"a list": {"[]",
+			`release.yaml:1: a value has the wrong type: "runlevel release build --help" has an example`},
 		"not YAML": {"name: [\n", `release.yaml:1: a value is missing, or a "[" or "{" is not closed: add it`},
-		"missing fields": {"images: {}\n", `release.yaml:1: name: write up to 63 lower-case letters, digits and dashes, as in shop
+		"missing fields": {"images: {}\n",
+			`release.yaml:1: name: write up to 63 lower-case letters, digits and dashes, as in shop
 release.yaml:1: version: write a semantic version without build metadata, as in 1.4.0
 release.yaml:1: components: a release needs components, as in {name: web, source: ./web}`},
 		"misspelt": {head + "component: []\nvalues: {}\n", `release.yaml:3: unknown field component: write components
@@ -34,7 +36,8 @@ release.yaml:4: unknown field values: the fields are name, version, previous, ch
 			`release.yaml:3: a value has the wrong type: "runlevel release build --help" has an example
 release.yaml:4: a value has the wrong type: "runlevel release build --help" has an example`},
 		"twice": {head + "name: other\n", `release.yaml:3: mapping key "name" already defined at line 1: remove one`},
-		"values": {"name: Shop\nversion: 1.0\nprevious: [\"1\", 1.0.0, 1.0.0]\nchannels: [\"a,b\"]\ncomponents: [{name: web, source: web}]\n",
+		"values": {"name: Shop\nversion: 1.0\nprevious: [\"1\", 1.0.0, 1.0.0]\nchannels: [\"a,b\"]\ncomponents: " +
+			"[{name: web, source: web}]\n",
 			`release.yaml:1: name: write up to 63 lower-case letters, digits and dashes, as in shop
 release.yaml:2: version: write a semantic version without build metadata, as in 1.4.0
 release.yaml:3: previous: "1" is not a semantic version: write one such as 1.3.2
@@ -42,14 +45,16 @@ release.yaml:3: previous: 1.0.0 is the release itself, or occurs twice: remove i
 release.yaml:4: channels: "a,b" has a comma or blank, or is empty: rename it`},
 		"build metadata": {"name: shop\nversion: 1.0.0+5\ncomponents: [{name: web, source: web}]\n",
 			`release.yaml:2: version: write a semantic version without build metadata, as in 1.4.0`},
-		"components": {head + "components:\n- name: web\n- {name: we_b, source: x}\n- {name: api, source: x}\n- {name: api, source: y}\n",
+		"components": {head + "components:\n- name: web\n- {name: we_b, source: x}\n- {name: api, source: x}\n- " +
+			"{name: api, source: y}\n",
 			`release.yaml:4: a component needs both, as in {name: web, source: ./web}
 release.yaml:5: "we_b" can't be the name of a component: write letters and digits, with single dashes between them, as in web-server
 release.yaml:7: two components are named api: rename one`},
 		"fields of components": {head + "components:\n- {name: web, sourse: y}\n- web\n",
 			`release.yaml:4: unknown field sourse: write source
 release.yaml:5: a value has the wrong type: "runlevel release build --help" has an example`},
-		"images": {head + "components: [{name: web, source: web}]\nimages:\n  web: web:1.0\n  a b: registry.example/a:1\n  api: registry.example/api\n",
+		"images": {head + "components: [{name: web, source: web}]\nimages:\n  web: web:1.0\n  a b: " +
+			"registry.example/a:1\n  api: registry.example/api\n",
 			`release.yaml:5: image web: not an image reference: an image needs its registry and a tag or digest, as in registry.example/repo:tag
 release.yaml:6: image a b: its name must be of letters, digits, dashes, dots and underscores
 release.yaml:7: image api: not an image reference: an image needs its registry and a tag or digest, as in registry.example/repo:tag`},
@@ -119,12 +124,12 @@ release.yaml:4: image c: REGISTRY/shop/none:1: index sha256:… has no image for
 				"        env: [{name: RELATED_IMAGE_X, value: other.example/x:2}, {name: Y, value: "+
 					"other.example/y:2}]\n        image", 1),
 		}, "",
-			`web/a.yaml:18:9: Deployment shop/web: image other.example/web:1 has no digest: add it under images of release.yaml, as in "web: other.example/web:1"
-web/b.yaml:17:9: Deployment shop/api: image api has no digest: write it with its registry and tag, and add that under images of release.yaml
-web/b.yaml:16:39: Deployment shop/api: image other.example/x:2 has no digest: add it under images of release.yaml, as in "x: other.example/x:2"`},
+			`web/a.yaml:18:9: Deployment shop/web: image other.example/web:1 is not resolved: add it under images of release.yaml, as in "web: other.example/web:1"
+web/b.yaml:17:9: Deployment shop/api: image api is not resolved: write it with its registry and a tag, and add that under images of release.yaml
+web/b.yaml:16:39: Deployment shop/api: image other.example/x:2 is not resolved: add it under images of release.yaml, as in "x: other.example/x:2"`},
 		"one repository": {"./web", map[string]string{"web/a.yaml": deployment("web", "REGISTRY/shop/nolabel:3")},
 			"{a: REGISTRY/shop/nolabel:1, b: REGISTRY/shop/nolabel:one}",
-			`web/a.yaml:16:9: Deployment shop/web: image REGISTRY/shop/nolabel:3 has no digest: release.yaml has several images of its repository, so the tag must be one of theirs: write REGISTRY/shop/nolabel:1 or REGISTRY/shop/nolabel:one`},
+			`web/a.yaml:16:9: Deployment shop/web: image REGISTRY/shop/nolabel:3 is not resolved: release.yaml has several images of its repository, so the tag must be one of theirs: write REGISTRY/shop/nolabel:1 or REGISTRY/shop/nolabel:one`},
 		"a placeholder of nothing": {"./web", map[string]string{"web/a.yaml": deployment("web", "x"),
 			"web/image-references": "kind: ImageStream\napiVersion: image.openshift.io/v1\nspec: {tags: [{name: web, " +
 				"from: {kind: DockerImage, name: x.example/web}}]}\n"},

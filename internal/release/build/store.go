@@ -25,8 +25,6 @@ type memoryStore struct {
 
 var _ oci.Store = (*memoryStore)(nil)
 
-func newMemoryStore() *memoryStore { return &memoryStore{parts: map[v1.Hash][]byte{}} }
-
 // add adds a part.
 func (m *memoryStore) add(kind types.MediaType, content []byte) v1.Descriptor {
 	sum := sha256.Sum256(content)
