@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -48,7 +49,7 @@ func (c *Config) isOnDisk(entry Component) bool {
 // readComponent reads the files of a component.
 func (b *builder) readComponent(ctx context.Context, entry Component) (*componentFiles, error) {
 	if b.config.isOnDisk(entry) {
-		return b.readOnDisk(ctx, entry)
+		return b.readSource(ctx, entry, b.config.pathOnDisk(entry), defaultPlatform)
 	}
 	if b.options.Lock != nil {
 		locked := b.options.Lock.Components[entry.Name]
@@ -76,38 +77,6 @@ func (b *builder) readComponent(ctx context.Context, entry Component) (*componen
 	return read, err
 }
 
-// readOnDisk reads a component in a folder or archive.
-func (b *builder) readOnDisk(ctx context.Context, entry Component) (*componentFiles, error) {
-	disk := b.config.pathOnDisk(entry)
-	read, err := b.readSource(ctx, entry, disk, defaultPlatform)
-	if err != nil {
-		return nil, err
-	}
-	info, err := os.Stat(disk)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		read.changed = info.ModTime()
-		return read, nil
-	}
-	for _, name := range sortedKeys(read.files) {
-		full := filepath.Join(disk, filepath.FromSlash(name))
-		if full == filepath.Clean(b.config.path) { // a release may be the folder of its only component
-			delete(read.files, name)
-			continue
-		}
-		file, err := os.Stat(full)
-		if err != nil {
-			return nil, err
-		}
-		if file.ModTime().After(read.changed) {
-			read.changed = file.ModTime()
-		}
-	}
-	return read, nil
-}
-
 // readSource reads the files of a folder, an archive or an image.
 func (b *builder) readSource(ctx context.Context, entry Component, ref string, platform v1.Platform) (
 	_ *componentFiles, err error) {
@@ -122,10 +91,24 @@ func (b *builder) readSource(ctx context.Context, entry Component, ref string, p
 		return nil, fmt.Errorf("%s: %w", ref, err)
 	}
 	read := &componentFiles{Component: entry, files: files}
+	if archive, err := os.Stat(ref); err == nil && !archive.IsDir() {
+		read.changed = archive.ModTime()
+	}
 	for _, name := range sortedKeys(files) {
-		if !payload.IsManifest(name) && path.Base(name) != payload.ImagesFile {
+		info, err := fs.Stat(opened.FS, name)
+		switch {
+		case err != nil:
+			return nil, err
+		case filepath.Join(ref, name) == filepath.Clean(b.config.path): // beside the manifests of the only component
+			delete(files, name)
+			continue
+		case !payload.IsManifest(name) && path.Base(name) != payload.ImagesFile:
 			read.ignored = append(read.ignored, name)
 			delete(files, name)
+			continue
+		}
+		if info.ModTime().After(read.changed) {
+			read.changed = info.ModTime()
 		}
 	}
 	return read, nil
