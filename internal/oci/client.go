@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -134,12 +133,6 @@ func (c *client) doOnce(request *http.Request, codes ...int) (*http.Response, er
 		if err := transport.CheckError(response, codes...); err != nil {
 			response.Body.Close()
 			return nil, c.classifyStatus(err, response)
-		}
-		isPage := strings.HasPrefix(response.Header.Get("Content-Type"), "text/html")
-		if isPage && request.Method != http.MethodHead && response.StatusCode < http.StatusMultipleChoices {
-			response.Body.Close()
-			return nil, limitError(c.repo.RegistryStr() + " answers with a web page, such as the login page of a " +
-				"network: check the registry's name and your network")
 		}
 		return response, nil
 	}

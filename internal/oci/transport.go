@@ -18,6 +18,7 @@ const (
 	// A response is stalled if it has fewer than minProgress bytes in each stallTime.
 	minProgress = 64 * kib
 	stallTime   = 30 * time.Second
+	maxError    = 32 * kib // bytes of an error that are read
 )
 
 // limitedTransport ends requests that a registry could keep open for ever: the registry library
@@ -65,6 +66,20 @@ func (l limitedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 		return nil, err
 	}
 	host := request.URL.Host
+	isPing := strings.HasSuffix(request.URL.Path, "/v2/") // of which only the headers count
+	isPage := strings.HasPrefix(response.Header.Get("Content-Type"), "text/html")
+	if isPage && !isPing && request.Method != http.MethodHead && response.StatusCode < http.StatusMultipleChoices {
+		cancel(nil)
+		response.Body.Close()
+		return nil, limitError(host + " answers with a web page, such as the login page of a network: check the " +
+			"registry's name and your network")
+	}
+	if response.StatusCode >= http.StatusBadRequest { // the library refuses errors of more than 64 KiB
+		response.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(response.Body, maxError), response.Body}
+	}
 	if !strings.Contains(first.URL.Path, "/blobs/") { // the size of blobs is known and checked
 		response.Body = &boundedBody{ReadCloser: response.Body, left: MaxManifest, host: host}
 	}

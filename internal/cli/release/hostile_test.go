@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +16,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/runlevel/runlevel/internal/sandbox/imageregistry"
 )
 
 // A layoutFolder is an OCI layout whose parts a test writes itself, and so may lie.
@@ -310,14 +314,20 @@ func TestHostileTextIsPrintedSafely(t *testing.T) {
 
 // TestRegistriesThatLie serves a registry with one wrong answer.
 func TestRegistriesThatLie(t *testing.T) {
+	registry := imageregistry.Start()
+	t.Cleanup(registry.Close)
+	push(t, registry, "shop/release", releaseImage(t, nil, nil))
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: registry.Host})
+	page := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>\x1b[31mlog in</html>") }
+	metadata := "http://169.254.169.254/latest/meta-data/"
 	for name, test := range map[string]struct {
+		path   string // part of the paths with another answer
 		answer http.HandlerFunc
 		want   string
 	}{
-		"HTML": {func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprint(w, "<html>\x1b[31mlog in</html>")
-		}, ""},
-		"endless": {func(w http.ResponseWriter, _ *http.Request) {
+		"a page for a manifest": {"/manifests/", page, "answers with a web page"},
+		"a page for a blob":     {"/blobs/", page, "answers with a web page"},
+		"an endless manifest": {"/manifests/", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
 			for range 20 {
 				if _, err := w.Write(bytes.Repeat([]byte(" "), 1<<20)); err != nil {
@@ -325,27 +335,43 @@ func TestRegistriesThatLie(t *testing.T) {
 				}
 			}
 		}, "8 MiB"},
-		"redirects": {func(w http.ResponseWriter, r *http.Request) {
+		"redirects": {"/manifests/", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
 		}, "redirects more than 5 times"},
-		"a tag list": {func(w http.ResponseWriter, _ *http.Request) {
+		"a redirect to a metadata server": {"/blobs/", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, metadata, http.StatusTemporaryRedirect)
+		}, "leads to 169.254.169.254"},
+		"a metadata server for tokens": {"/v2/", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="`+metadata+`",service="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		}, "169.254.169.254"},
+		"a page for a token": {"", func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/token" {
+				page(w, r)
+				return
+			}
+			w.Header().Set("WWW-Authenticate", `Bearer realm="http://`+r.Host+`/token",service="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		}, "answers with a web page"},
+		"a list of tags": {"/manifests/", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprint(w, `{"name": "shop", "tags": ["1.4.0"]}`)
-		}, ""},
-		"an error with a page": {func(w http.ResponseWriter, _ *http.Request) {
+		}, "neither an image nor an index"},
+		"an error with a page": {"/manifests/", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusBadGateway)
 			fmt.Fprint(w, strings.Repeat("<p>\x1b[31mno\n", 10_000))
-		}, ""},
+		}, "answers 502 Bad Gateway"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == "/v2/" {
-					return
+				if strings.Contains(r.URL.Path, test.path) {
+					test.answer(w, r)
+				} else {
+					proxy.ServeHTTP(w, r)
 				}
-				test.answer(w, r)
 			}))
 			t.Cleanup(server.Close)
-			checkRefused(t, strings.TrimPrefix(server.URL, "http://")+"/shop/release:1.4.0", test.want)
+			checkRefused(t, strings.TrimPrefix(server.URL, "http://")+"/shop/release:v1", test.want)
 		})
 	}
 }
