@@ -175,8 +175,6 @@ func (s *signatureResults) judgeFormat(consumer Consumer, format sigstore.Format
 func (v Verdict) because(reasons []string) Verdict {
 	switch {
 	case v.Accepts:
-	case len(reasons) == 0 && (v.Consumer == ClusterVersionOperator):
-		v.Reason = "no OpenPGP message was found"
 	case len(reasons) == 0:
 		v.Reason = "no signature in the format that it reads was found"
 	default:
