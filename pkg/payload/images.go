@@ -138,7 +138,7 @@ func substitutionOf(images, placeholders map[string]string) (_ *substitution, mi
 	targets := map[string]string{}
 	shared := map[string]bool{}
 	for _, spec := range images {
-		repository := repositoryOf(spec)
+		repository := RepositoryOf(spec)
 		if !namesRegistry(repository) {
 			continue // "web" may be an image, and may be anything else
 		}
@@ -175,8 +175,8 @@ func namesRegistry(repository string) bool {
 	return found && path != "" && (strings.ContainsAny(host, ".:") || host == "localhost")
 }
 
-// repositoryOf returns a pull spec without digest and tag.
-func repositoryOf(spec string) string {
+// RepositoryOf returns a pull spec without digest and tag.
+func RepositoryOf(spec string) string {
 	spec, _, _ = strings.Cut(spec, "@")
 	if colon := strings.LastIndex(spec, ":"); colon > strings.LastIndex(spec, "/") {
 		return spec[:colon]

@@ -84,7 +84,7 @@ func (b *builder) checkImages(release *Release) (added bool, problems []error) {
 func (b *builder) adviceOn(image string) string {
 	var sharing []string
 	for _, name := range sortedKeys(b.images) {
-		if repositoryOf(b.images[name].From) == repositoryOf(image) {
+		if payload.RepositoryOf(b.images[name].From) == payload.RepositoryOf(image) {
 			sharing = append(sharing, b.images[name].From)
 		}
 	}
@@ -100,7 +100,7 @@ func (b *builder) adviceOn(image string) string {
 
 // nameFor returns a name in image-references for an image of a manifest.
 func (b *builder) nameFor(image string) string {
-	name := strings.ToLower(path.Base(repositoryOf(image)))
+	name := strings.ToLower(path.Base(payload.RepositoryOf(image)))
 	if _, isTaken := b.images[name]; !isTaken {
 		return name
 	}

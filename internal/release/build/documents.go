@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // object is an object of JSON.
@@ -93,7 +95,7 @@ func sumOf(image string) string {
 
 // packageURL returns the package URL of an image by digest.
 func packageURL(image string) string {
-	repository := repositoryOf(image)
+	repository := payload.RepositoryOf(image)
 	return fmt.Sprintf("pkg:oci/%s@sha256%%3A%s?repository_url=%s", strings.ToLower(path.Base(repository)),
 		sumOf(image),
 		url.QueryEscape(repository))

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/runlevel/runlevel/internal/oci"
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // The labels of a release.
@@ -151,6 +152,6 @@ func (b *builder) openBase(ctx context.Context, release *Release) (err error) {
 		return fmt.Errorf("base %s: %w", ref, err)
 	}
 	digest := release.store.base.root.Digest.String()
-	release.Lock.Base = &ResolvedImage{From: b.options.Base, Image: repositoryOf(b.options.Base) + "@" + digest}
+	release.Lock.Base = &ResolvedImage{From: b.options.Base, Image: payload.RepositoryOf(b.options.Base) + "@" + digest}
 	return nil
 }

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/runlevel/runlevel/internal/oci"
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // operatorLabel marks the images of components, whose folder manifests/ becomes part of a release.
@@ -37,16 +37,7 @@ func checkImage(spec string) error {
 	return err
 }
 
-var (
-	tagSuffix    = regexp.MustCompile(`:\w[\w.-]*$`)
-	digestSuffix = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
-)
-
-// repositoryOf returns an image without its tag and digest.
-func repositoryOf(spec string) string {
-	repository, _, _ := strings.Cut(spec, "@")
-	return tagSuffix.ReplaceAllString(repository, "")
-}
+var digestSuffix = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
 
 // isPinned reports whether an image has a digest.
 func isPinned(spec string) bool { return digestSuffix.MatchString(spec) }
@@ -162,7 +153,7 @@ func (b *builder) resolve(ctx context.Context, spec string) (ResolvedImage, *v1.
 	if err != nil {
 		return ResolvedImage{}, nil, err
 	}
-	resolved := ResolvedImage{From: spec, Image: repositoryOf(spec) + "@" + image.root.Digest.String()}
+	resolved := ResolvedImage{From: spec, Image: payload.RepositoryOf(spec) + "@" + image.root.Digest.String()}
 	for _, label := range sourceLabels {
 		if value := config.Config.Labels[label]; value != "" {
 			if resolved.Annotations == nil {

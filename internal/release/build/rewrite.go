@@ -73,10 +73,10 @@ func (b *builder) rewritingFor(read *componentFiles, whole *payload.References) 
 	}
 	needles := [][]byte{[]byte("0.0.1-snapshot")}
 	for _, placeholder := range own.Images {
-		needles = append(needles, []byte(repositoryOf(placeholder)))
+		needles = append(needles, []byte(payload.RepositoryOf(placeholder)))
 	}
 	for _, image := range b.images {
-		needles = append(needles, []byte(repositoryOf(image.From)))
+		needles = append(needles, []byte(payload.RepositoryOf(image.From)))
 	}
 	rewriting, err := payload.NewRewriting(whole, own)
 	if err != nil {
