@@ -27,8 +27,8 @@ type copyFlags struct {
 
 const copyHelp = `The image is copied byte for byte, for all of its platforms, and keeps its digest. What is there
 already is skipped. Dropped connections are retried; after an interrupt, the same command continues where it was,
-within a blob, too. Signatures and other images are not copied: "runlevel release mirror" copies
-those as well.
+within a blob, too. Its signatures, SBOMs and other attachments are copied as well. The images of its components are
+not: "runlevel release mirror" copies them.
 
 Credentials are those of docker, podman and Kubernetes (config.json, auth.json, .dockerconfigjson), credential
 helpers included; REGISTRY_AUTH_FILE names another file.`
@@ -132,7 +132,7 @@ func (f *copyFlags) run(ctx context.Context, ref string, target oci.Location, st
 	defer func() { err = errors.Join(err, written.Close()) }()
 	fmt.Fprintf(streams.Err, "copying %s to %s\n", ref, target)
 	progress := &copyProgress{area: core.AreaOn(streams.Err, f.format), begin: time.Now()}
-	copyOptions := copy.Options{Jobs: f.jobs, Progress: progress.show}
+	copyOptions := copy.Options{Jobs: f.jobs, Referrers: true, Progress: progress.show}
 	if !isDigest(target.Identifier) {
 		copyOptions.Tag = target.Identifier
 	}

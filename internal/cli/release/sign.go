@@ -98,7 +98,7 @@ func newSign(streams core.Streams) *cobra.Command {
 	flags.StringVar(&f.openpgpKey, "openpgp-key", "",
 		"the `file` of an OpenPGP secret key, as gpg --export-secret-keys writes it")
 	flags.StringVar(&f.openpgpTo, "openpgp-to", "",
-		"the folder to write the OpenPGP message to, or FILE.yaml for a ConfigMap")
+		"the `folder` to write the OpenPGP message to, or FILE.yaml for a ConfigMap")
 	flags.StringVar(&f.identity, "identity", "",
 		"the `name` of the image in signatures, by which nodes compare it (default: IMAGE, if it is in a registry)")
 	flags.StringSliceVar(&f.formats, "format", nil, "only these formats: cosign, bundle or openpgp")
