@@ -111,7 +111,8 @@ func (m *Mirrors) Set(text string) error {
 // IsImagePrefix reports whether a text is a registry, or a registry with a path.
 func IsImagePrefix(text string) bool {
 	host, path, hasPath := strings.Cut(text, "/")
-	if host != "localhost" && !strings.ContainsAny(host, ".:") || strings.HasPrefix(path, "/") {
+	isHost := host == "localhost" || strings.ContainsAny(strings.TrimLeft(host, "."), ".:")
+	if !isHost || strings.HasPrefix(path, "/") {
 		return false
 	}
 	_, err := name.NewRegistry(host, name.StrictValidation)

@@ -61,7 +61,7 @@ func TestMirrorsOfAFlag(t *testing.T) {
 		"registry.example/shop=mirror.example/x,other.test/a=[::1]:80": true,
 		"localhost/shop=localhost:5000/shop":                           true,
 		"registry.example":                                             false, "=mirror.example": false,
-		"registry.example=": false, "": true,
+		"registry.example=": false, "": true, "registry.example=./mirror": false,
 		"registry.example=https://mirror.example": false, "registry.example/a:1=mirror.example/a": false,
 		"shop=mirror.example": false, "registry.example/A=mirror.example": false,
 		"registry.example/=mirror.example": false,

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -34,8 +35,8 @@ registry.example/shop/web is copied to DESTINATION/shop/web. A folder is an OCI 
 all images; as SOURCE it is copied to a registry that can't reach the others.
 
 The images and their sizes are printed first, with what the destination lacks. The missing
-parts are copied, and verified afterwards; a mirror that was interrupted continues where it was. The release itself is
-copied last, when all of its images are complete.
+parts are copied, and verified afterwards; after an interrupt, the same command continues. The
+release itself is copied last, when all of its images are complete.
 
 After a copy to a registry, the settings with which clusters find the images are printed, or written
 to the folder of --config-dir: mirror-sets.yaml (ImageDigestMirrorSet and ImageTagMirrorSet of
@@ -44,8 +45,8 @@ OpenShift), certs.d/ (containerd's hosts.toml), operator.yaml (the operator's se
 same as the folder of a signature store).
 
 Exit codes: 0 if the destination has everything, also after --dry-run, which copies nothing; 1 if an
-image is missing or could not be copied or verified: the others are copied; 2 for misuse or a release that
-can't be read.`
+image is missing or could not be copied or verified: the others are copied; 2 for misuse or a
+release that can't be read.`
 
 const mirrorExamples = `  # To another registry
   runlevel release mirror registry.example/shop/release:1.4.0 registry.internal:5000/mirror --config-dir ./config
@@ -100,14 +101,29 @@ func (f *mirrorFlags) run(ctx context.Context, args []string, streams core.Strea
 	case !f.isList && len(args) == 1:
 		return core.Misusef("DESTINATION is missing: name a folder, or a registry such as registry.internal:5000")
 	case f.isList:
-		release, err := mirror.Read(ctx, args[0], f.Source)
-		if err != nil {
-			return core.ReadError(ctx, err)
-		}
-		text, err := mirror.List(release, mirror.ListFormat(f.format))
-		return errors.Join(err, write(streams.Out, text))
+		return f.list(ctx, args[0], streams)
 	}
-	m, err := mirror.New(ctx, args[0], args[1], f.Options)
+	return f.mirror(ctx, args[0], args[1], streams)
+}
+
+// list prints the names of the images.
+func (f *mirrorFlags) list(ctx context.Context, ref string, streams core.Streams) error {
+	releases, err := mirror.Read(ctx, ref, f.Source)
+	if err != nil {
+		return core.ReadError(ctx, err)
+	}
+	text, err := mirror.List(releases, mirror.ListFormat(f.format))
+	if err == nil {
+		_, err = streams.Out.Write(text)
+	}
+	return err
+}
+
+// mirror lists the images, and copies them.
+func (f *mirrorFlags) mirror(ctx context.Context, ref, destination string, streams core.Streams) error {
+	progress := &copyProgress{area: core.AreaOn(streams.Err, f.format), begin: time.Now()}
+	f.Progress = progress.show
+	m, err := mirror.New(ctx, ref, destination, f.Options)
 	if err != nil {
 		return core.ReadError(ctx, err)
 	}
@@ -121,6 +137,10 @@ func (f *mirrorFlags) run(ctx context.Context, args []string, streams core.Strea
 	var files []mirror.File
 	if !f.isDryRun {
 		err = m.Copy(ctx)
+		progress.stop()
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: run the command again to continue the copy", context.Cause(ctx))
 	}
 	if err == nil && !f.isDryRun && m.Failed() == 0 {
 		files, err = m.Settings()
@@ -139,24 +159,16 @@ func (f *mirrorFlags) run(ctx context.Context, args []string, streams core.Strea
 	return core.FailIf(m.Failed() > 0)
 }
 
-func write(out io.Writer, text []byte) error {
-	_, err := out.Write(text)
-	return err
-}
-
 // printMirror prints the images with their sizes and what the destination lacks.
 func printMirror(out io.Writer, m *mirror.Mirror) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "IMAGE\tSIZE\tMISSING\tWITH")
+	fmt.Fprintln(table, "IMAGE\tSIZE\tMISSING\tATTACHED")
 	for _, item := range m.Items {
-		size, missing, attached := inMegabytes(item.Bytes), inMegabytes(item.Missing), ""
+		size, missing := inMegabytes(item.Bytes), inMegabytes(item.Missing)
 		if item.Error != "" {
 			size, missing = "?", "?"
 		}
-		if item.Attached > 0 {
-			attached = printable.Count(item.Attached, "signature or other referrer")
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", item.Image, size, missing, attached)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\n", item.Image, size, missing, item.Attached)
 	}
 	table.Flush()
 	fmt.Fprintf(out, "%s, %s; %s to copy\n", printable.Count(len(m.Items), "image"), inMegabytes(m.Bytes),

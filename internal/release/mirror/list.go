@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -16,16 +17,19 @@ const (
 	ImageSet ListFormat = "imageset" // an ImageSetConfiguration of oc-mirror
 )
 
-// List returns the images of a release and the release itself as a list for another tool.
-func List(release *Release, format ListFormat) ([]byte, error) {
+// List returns the images of releases, and the releases themselves, as a list for another tool.
+func List(releases []*Release, format ListFormat) ([]byte, error) {
 	type item struct {
 		Name string `json:"name"`
 	}
 	var names []string
 	var items []item
-	for _, image := range release.references() {
-		names = append(names, image.String())
-		items = append(items, item{image.String()})
+	for _, release := range releases {
+		for _, image := range release.references() {
+			if name := image.String(); !slices.Contains(names, name) {
+				names, items = append(names, name), append(items, item{name})
+			}
+		}
 	}
 	switch format {
 	case Hauler:

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 
@@ -80,7 +79,14 @@ func New(ctx context.Context, ref, destination string, options Options) (*Mirror
 	info, err := os.Stat(destination)
 	m.isNew = err != nil
 	m.isFolder = err == nil && info.IsDir() || !source.IsImagePrefix(m.to)
-	if err := m.read(ctx, ref); err != nil {
+	if isMirror(ref) {
+		m.from = ref
+	}
+	if m.from != "" && m.isFolder {
+		return nil, fmt.Errorf("%w: %s and %s are folders: copy it with \"cp -r\", or name a registry", ErrDestination,
+			ref, m.to)
+	}
+	if m.releases, err = Read(ctx, ref, options.Source); err != nil {
 		return nil, err
 	}
 	for _, release := range m.releases {
@@ -89,23 +95,6 @@ func New(ctx context.Context, ref, destination string, options Options) (*Mirror
 		}
 	}
 	return m, m.openStores(ctx)
-}
-
-// read reads the releases of a source.
-func (m *Mirror) read(ctx context.Context, ref string) error {
-	_, err := os.Stat(filepath.Join(ref, contentsFile))
-	if err != nil {
-		release, err := Read(ctx, ref, m.options.Source)
-		m.releases = []*Release{release}
-		return err
-	}
-	if m.isFolder {
-		return fmt.Errorf("%w: %s and %s are folders: copy it with \"cp -r\", or name a registry", ErrDestination,
-			ref, m.to)
-	}
-	m.from = ref
-	m.releases, err = readFolder(ctx, ref, m.options.Source)
-	return err
 }
 
 // add adds the images of a release, and the release as the last one.
@@ -141,7 +130,7 @@ func (m *Mirror) add(ctx context.Context, release *Release) error {
 		item.Error = "its signatures can't be read: " + err.Error()
 	case err != nil:
 		m.Notes = append(m.Notes, "signatures of "+release.image.String()+": "+err.Error())
-	case len(release.signatures) == 0 && len(release.stores) > 0:
+	case len(release.signatures) == 0 && len(release.stores) > 0 && m.from == "":
 		m.Notes = append(m.Notes, "no OpenPGP signature of "+release.image.String()+" in "+
 			strings.Join(release.stores, ", "))
 	}

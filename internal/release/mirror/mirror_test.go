@@ -169,7 +169,7 @@ spec:
 
 func TestListsForOtherTools(t *testing.T) {
 	from := newShop(t, serve(t, true, nil), "")
-	release := must[*mirror.Release](t)(mirror.Read(t.Context(), from.release, insecure.Source))
+	releases := must[[]*mirror.Release](t)(mirror.Read(t.Context(), from.release, insecure.Source))
 	images := []string{"HOST/shop/tools/migrate:1.0", "HOST/shop/web@" + from.web.String(),
 		"HOST/shop/release@" + from.digest.String()}
 	for format, want := range map[mirror.ListFormat]string{
@@ -179,7 +179,7 @@ func TestListsForOtherTools(t *testing.T) {
 		mirror.ImageSet: "apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror:\n" +
 			"  additionalImages:\n  - name: " + strings.Join(images, "\n  - name: ") + "\n",
 	} {
-		got := strings.ReplaceAll(string(must[[]byte](t)(mirror.List(release, format))), from.host, "HOST")
+		got := strings.ReplaceAll(string(must[[]byte](t)(mirror.List(releases, format))), from.host, "HOST")
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", format, diff)
 		}

@@ -29,12 +29,22 @@ type Release struct {
 	signatures [][]byte    // OpenPGP signatures
 }
 
-// Read reads a release and the names of its images.
-func Read(ctx context.Context, ref string, options source.Options) (*Release, error) {
-	return readAs(ctx, ref, "", options)
+// Read reads a release and the names of its images, or those of all releases in a folder that was mirrored to.
+func Read(ctx context.Context, ref string, options source.Options) ([]*Release, error) {
+	if isMirror(ref) {
+		return readFolder(ctx, ref, options)
+	}
+	release, err := readAs(ctx, ref, "", options)
+	return []*Release{release}, err
 }
 
-// readAs is Read for a release on disk that was copied from an image in a registry.
+// isMirror reports whether a source is a folder that was mirrored to.
+func isMirror(ref string) bool {
+	_, err := os.Stat(filepath.Join(ref, contentsFile))
+	return err == nil
+}
+
+// readAs reads a release. If it is on disk, image is its name in the registry from which it was copied, or "".
 func readAs(ctx context.Context, ref, image string, options source.Options) (_ *Release, err error) {
 	opened, err := source.Open(ctx, ref, options)
 	if err != nil {
