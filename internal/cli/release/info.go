@@ -123,6 +123,9 @@ func (f *infoFlags) read(ctx context.Context, ref string, progress io.Writer) (_
 		return nil, core.ReadError(ctx, loader.Named(ref, err))
 	}
 	release := &readRelease{info.Describe(opened, loaded), ref, options.Source, loaded, problems}
+	if f.imageFor != "" { // the files have it
+		return release, nil
+	}
 	if err := release.AddImage(ctx, opened.Location, options.Source); err != nil {
 		return nil, core.ReadError(ctx, fmt.Errorf("%s: %w", ref, printable.Error(err)))
 	}

@@ -60,15 +60,15 @@ func (b *builder) readComponent(ctx context.Context, entry Component) (*componen
 		return read, nil
 	}
 	if err := checkImage(entry.Source); err != nil {
-		return nil, fmt.Errorf("%w; and there is no such file or folder", err)
+		return nil, fmt.Errorf("%s: %w; and there is no such file or folder", entry.Source, err)
 	}
 	image, config, err := b.resolve(ctx, entry.Source)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", entry.Source, err)
 	}
 	if config.Config.Labels[operatorLabel] == "" {
-		return nil, fmt.Errorf("the image has no label %s, so it is not the image of a component: build it with "+
-			"LABEL %[1]s=true, or list it under images", operatorLabel)
+		return nil, fmt.Errorf("%s: the image has no label %s, so it is not the image of a component: build it "+
+			"with LABEL %[2]s=true, or list it under images", entry.Source, operatorLabel)
 	}
 	read, err := b.readSource(ctx, entry, image.Image, platformOf(config))
 	if err == nil {

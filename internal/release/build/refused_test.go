@@ -102,13 +102,14 @@ func TestBadComponents(t *testing.T) {
 	}{
 		"no folder": {"./web", nil, "", `release.yaml:3: component web: web: no such file or folder`},
 		"neither a folder nor an image": {"web", nil, "",
-			`release.yaml:3: component web: not an image reference: an image ` +
+			`release.yaml:3: component web: web: not an image reference: an image ` +
 				`needs its registry and a tag or digest, as in registry.example/repo:tag; and there is no such file or folder`},
 		"no manifests": {"./web", map[string]string{"web/README.md": ""}, "",
 			`release.yaml:3: component web: web: it has no manifest: a manifest is a .yaml, .yml or .json file`},
-		"no label": {"REGISTRY/shop/nolabel:1", nil, "", `release.yaml:3: component web: the image has no label ` +
-			`io.openshift.release.operator, so it is not the image of a component: build it with LABEL ` +
-			`io.openshift.release.operator=true, or list it under images`},
+		"no label": {"REGISTRY/shop/nolabel:1", nil, "",
+			`release.yaml:3: component web: REGISTRY/shop/nolabel:1: the image has no label ` +
+				`io.openshift.release.operator, so it is not the image of a component: build it with LABEL ` +
+				`io.openshift.release.operator=true, or list it under images`},
 		"an image without manifests": {"REGISTRY/shop/nomanifests:1", nil, "", `release.yaml:3: component web: ` +
 			`REGISTRY/shop/nomanifests@sha256:… is not a release image: it has neither manifests/ nor release-manifests/`},
 		"dots": {"REGISTRY/shop/dots:1", nil, "", `release.yaml:3: component web: REGISTRY/shop/dots@sha256:…: layer ` +
