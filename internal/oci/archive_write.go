@@ -160,6 +160,9 @@ func (n *newArchive) finish(ctx context.Context, index []byte) error {
 			return err
 		}
 	}
+	if err := n.partial.file.Truncate(n.end); err != nil {
+		return err
+	}
 	return n.partial.file.Truncate(n.end + 2*tarBlock) // a tar ends with two empty blocks
 }
 

@@ -389,8 +389,8 @@ func TestProcessesWriteToALayoutOneAfterTheOther(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "layout")
 	results := make(chan error)
 	const writers = 4
+	from := oci.Location{Path: writeLayout(t, randomImage(t, mib, 3))}
 	for i := range writers {
-		from := oci.Location{Path: writeLayout(t, randomImage(t, 100_000, 2))}
 		go func() {
 			_, err := copyImage(t, from, oci.Location{Path: folder, Identifier: fmt.Sprint(i)}, copy.Options{})
 			results <- err

@@ -2,7 +2,9 @@ package copy_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -222,14 +224,14 @@ func TestCopyInAnotherProcess(t *testing.T) {
 	if source == "" {
 		t.Skip("runs in TestACopyResumesAfterAKill")
 	}
-	mustCopy(t, parse(t, source), oci.Location{Path: target, Identifier: "1"}, copy.Options{Jobs: 2})
+	mustCopy(t, parse(t, source), oci.Location{Path: target, Identifier: "1"}, copy.Options{Jobs: 1})
 }
 
 func TestACopyResumesAfterAKill(t *testing.T) {
 	const layer = 8 * mib
 	for name, maxSent := range map[string]int64{
-		"layout": 3*layer + mib, // it continues inside of blobs
-		"x.tar":  3*layer + layer + mib,
+		"layout": 3*layer + mib,           // it continues inside of blobs
+		"x.tar":  3*layer + layer/2 + mib, // it continues with the blobs that were not complete
 	} {
 		t.Run(name, func(t *testing.T) {
 			half, done := make(chan bool), make(chan bool)
@@ -354,5 +356,35 @@ func TestABrokenPartialIsReplaced(t *testing.T) {
 			mustCopy(t, source.location(t, "shop/web:1"), oci.Location{Path: folder, Identifier: "1"}, copy.Options{})
 			checkLayout(t, folder, digestOf(t, image))
 		})
+	}
+}
+
+// An interrupted copy leaves blobs that another image does not have.
+func TestAnArchiveHasNoBlobsOfAnInterruptedCopyOfAnotherImage(t *testing.T) {
+	source := serve(t)
+	abandoned, wanted := randomImage(t, 50_000, 3), randomImage(t, 1000, 2)
+	source.push(t, "shop/web:1", abandoned)
+	source.push(t, "shop/web:2", wanted)
+	path := filepath.Join(t.TempDir(), "x.tar")
+	begin := oci.Location{Path: path, Identifier: "1"}
+	interrupted, cancel := context.WithCancel(t.Context())
+	options := copy.Options{Jobs: 1, Progress: func(done, total int64) {
+		if done > total/2 {
+			cancel()
+		}
+	}}
+	_, err := copyWith(t, interrupted, source.location(t, "shop/web:1"), begin, options)
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("error is %v", err)
+	}
+	if info, err := os.Stat(path + ".partial"); err != nil || info.Size() < 50_000 {
+		t.Fatalf("nothing is left: %v", err)
+	}
+	mustCopy(t, source.location(t, "shop/web:2"), oci.Location{Path: path, Identifier: "2"}, copy.Options{})
+	other := serve(t)
+	mustCopy(t, oci.Location{Path: path}, other.location(t, "mirror/web:2"), copy.Options{})
+	checkRegistry(t, other.location(t, "mirror/web:2"), digestOf(t, wanted))
+	if info, err := os.Stat(path); err != nil || info.Size() > 20_000 {
+		t.Errorf("the archive has %d bytes, %v", info.Size(), err)
 	}
 }
