@@ -41,23 +41,24 @@ func each(items []*Item, limit int, act func(*Item) error) {
 // Survey finds out what belongs to each image, and what the destination lacks.
 func (m *Mirror) Survey(ctx context.Context) error {
 	var mu sync.Mutex
-	counted := map[string]map[v1.Hash]bool{} // the missing parts by repository; a folder has each once
+	type part struct {
+		repository string // "" in a folder, which has each part once
+		digest     v1.Hash
+	}
+	counted := map[part]bool{}
 	each(m.Items, maxSurveys, func(item *Item) error {
 		lacking, err := m.survey(ctx, item)
 		mu.Lock()
 		defer mu.Unlock()
-		place := m.nameAt(item.image)
-		if m.isFolder {
-			place = ""
-		}
-		if counted[place] == nil {
-			counted[place] = map[v1.Hash]bool{}
-		}
-		for _, part := range lacking {
-			item.Missing += part.Size
-			if !counted[place][part.Digest] {
-				counted[place][part.Digest] = true
-				m.Missing += part.Size
+		for _, described := range lacking {
+			missing := part{digest: described.Digest}
+			if !m.isFolder {
+				missing.repository = m.nameAt(item.image)
+			}
+			item.Missing += described.Size
+			if !counted[missing] {
+				counted[missing] = true
+				m.Missing += described.Size
 			}
 		}
 		m.Bytes += item.Bytes
@@ -246,8 +247,10 @@ func (m *Mirror) copyAll(ctx context.Context, items []*Item) error {
 			return err
 		}
 		lacking, isComplete, err := m.lacking(ctx, item.plan, target)
-		if err == nil && !isComplete {
-			err = fmt.Errorf("the destination lacks parts of it after the copy: %v", lacking)
+		if err == nil && len(lacking) > 0 {
+			err = fmt.Errorf("after the copy, the destination lacks %s", lacking[0].Digest)
+		} else if err == nil && !isComplete {
+			err = errors.New("after the copy, the destination lacks a tag, or a referrer of it")
 		}
 		item.Copied = err == nil
 		return err

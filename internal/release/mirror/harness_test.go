@@ -176,6 +176,14 @@ func (s *server) digest(t *testing.T, image string) string {
 	return described.Digest.String()
 }
 
+// delete deletes a tag.
+func (s *server) delete(t *testing.T, tagged string) {
+	t.Helper()
+	if err := remote.Delete(must[name.Reference](t)(name.ParseReference(s.inner + "/" + tagged))); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // referrers returns the digests of the referrers of an image.
 func (s *server) referrers(t *testing.T, repository string, digest v1.Hash) []string {
 	t.Helper()

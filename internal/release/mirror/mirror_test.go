@@ -55,6 +55,9 @@ func TestAReleaseIsCopiedToARegistry(t *testing.T) {
 			if m.Missing != m.Bytes || m.Bytes < from.bytes {
 				t.Errorf("%d of %d bytes were missing, and the layers have %d", m.Missing, m.Bytes, from.bytes)
 			}
+			target.delete(t, test.path+"shop/web:digest-"+from.web.Hex[:12])
+			mirrored(t, from.release, strings.TrimSuffix(target.host+"/"+test.path, "/"), insecure)
+			from.expectAt(t, target, test.path)
 			written := target.written.Load()
 			again := mirrored(t, from.release, strings.TrimSuffix(target.host+"/"+test.path, "/"), insecure)
 			if again.Missing != 0 || target.written.Load() != written {
@@ -231,6 +234,24 @@ func TestOneFailureHidesNoOther(t *testing.T) {
 	if target.digest(t, "shop/web@"+from.web.String()) == "" || target.digest(t, "shop/release:1.0.0") != "" {
 		t.Error("the other image was not copied, or the release was")
 	}
+}
+
+// TestTheDestinationIsAskedAgain after the copy: a registry may lose what it has accepted.
+func TestTheDestinationIsAskedAgain(t *testing.T) {
+	from := newShop(t, serve(t, true, nil), "")
+	target := serve(t, true, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/shop/tools/migrate/manifests/") {
+				w.WriteHeader(http.StatusCreated)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	expectErrors(t, from.release, target.host, map[string]string{
+		"shop/tools/migrate": "after the copy, the destination lacks " + from.tool.String(),
+		"shop/release":       "not copied, since its images are not complete",
+	})
 }
 
 // TestCredentialsExpireDuringACopy of the source: the error says what to do, and the next copy continues.

@@ -218,8 +218,8 @@ func readFolder(ctx context.Context, folder string, options source.Options) (rel
 	}
 	for _, entry := range entries {
 		image, err := parseReference(entry.Image)
-		if err != nil || image.isTag() {
-			return nil, fmt.Errorf("%s: %q is not an image by digest", contentsFile, entry.Image)
+		if err != nil || image.isTag() || entry.Tag != "" && !tagPattern.MatchString(entry.Tag) {
+			return nil, fmt.Errorf("%s: %q with tag %q is not an image by digest", contentsFile, entry.Image, entry.Tag)
 		}
 		release, err := readAs(ctx, folder+"@"+image.identifier, entry.Image, options)
 		if err != nil {

@@ -1,8 +1,8 @@
 package mirror
 
 import (
+	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +10,6 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/openshift/library-go/pkg/verify"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/oci"
@@ -85,7 +84,9 @@ func settingsFiles(releases []*Release, destination registryAddress) ([]File, er
 		files = append(files, signatureFiles(release)...)
 	}
 	mirrorName := "mirror-" + strings.NewReplacer("/", "-", "_", "-").Replace(releases[0].image.path())
-	sets, err := documents(mirrorSets(mirrorName, destination.prefix, byDigest, byTag)...)
+	sets, err := documents(slices.Concat(
+		mirrorSet("ImageDigestMirrorSet", "imageDigestMirrors", mirrorName, destination.prefix, byDigest),
+		mirrorSet("ImageTagMirrorSet", "imageTagMirrors", mirrorName, destination.prefix, byTag)))
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +97,7 @@ func settingsFiles(releases []*Release, destination registryAddress) ([]File, er
 			[]byte(hostsTOML(registry, destination, registries[registry]))})
 	}
 	if len(saved) > 0 {
-		text, err := documents(saved...)
+		text, err := documents(saved)
 		if err != nil {
 			return nil, err
 		}
@@ -115,57 +116,33 @@ func signatureFiles(release *Release) (files []File) {
 	return files
 }
 
-// mirrorSets returns the sets of mirrors of repositories for OpenShift and our operator.
-func mirrorSets(name, prefix string, byDigest, byTag map[string]bool) (sets []any) {
-	mirrorOf := func(repository string) []configv1.ImageMirror {
+// mirrorSet returns the set of mirrors of repositories, of a kind of OpenShift, which our operator reads, too.
+func mirrorSet(kind, field, name, prefix string, repositories map[string]bool) []any {
+	var mirrors []any
+	for _, repository := range slices.Sorted(maps.Keys(repositories)) {
 		_, path, _ := strings.Cut(repository, "/")
-		return []configv1.ImageMirror{configv1.ImageMirror(prefix + "/" + path)}
+		mirrors = append(mirrors, map[string]any{"source": repository, "mirrors": []any{prefix + "/" + path}})
 	}
-	meta := metav1.ObjectMeta{Name: name}
-	if len(byDigest) > 0 {
-		set := configv1.ImageDigestMirrorSet{ObjectMeta: meta}
-		set.APIVersion, set.Kind = configv1.GroupVersion.String(), "ImageDigestMirrorSet"
-		for _, repository := range slices.Sorted(maps.Keys(byDigest)) {
-			set.Spec.ImageDigestMirrors = append(set.Spec.ImageDigestMirrors,
-				configv1.ImageDigestMirrors{Source: repository, Mirrors: mirrorOf(repository)})
-		}
-		sets = append(sets, set)
+	if len(mirrors) == 0 {
+		return nil
 	}
-	if len(byTag) > 0 {
-		set := configv1.ImageTagMirrorSet{ObjectMeta: meta}
-		set.APIVersion, set.Kind = configv1.GroupVersion.String(), "ImageTagMirrorSet"
-		for _, repository := range slices.Sorted(maps.Keys(byTag)) {
-			set.Spec.ImageTagMirrors = append(set.Spec.ImageTagMirrors,
-				configv1.ImageTagMirrors{Source: repository, Mirrors: mirrorOf(repository)})
-		}
-		sets = append(sets, set)
-	}
-	return sets
+	return []any{map[string]any{
+		"apiVersion": configv1.GroupVersion.String(), "kind": kind, "metadata": map[string]any{"name": name},
+		"spec": map[string]any{field: mirrors},
+	}}
 }
 
-// documents returns objects as documents of YAML, without their empty status and time.
-func documents(objects ...any) ([]byte, error) {
-	var texts []string
+// documents returns objects as documents of YAML.
+func documents(objects []any) ([]byte, error) {
+	var texts [][]byte
 	for _, object := range objects {
-		raw, err := json.Marshal(object)
-		var fields map[string]any
-		if err == nil {
-			err = json.Unmarshal(raw, &fields)
-		}
+		text, err := yaml.Marshal(object)
 		if err != nil {
 			return nil, err
 		}
-		delete(fields, "status")
-		if metadata, isMap := fields["metadata"].(map[string]any); isMap {
-			delete(metadata, "creationTimestamp")
-		}
-		text, err := yaml.Marshal(fields)
-		if err != nil {
-			return nil, err
-		}
-		texts = append(texts, string(text))
+		texts = append(texts, text)
 	}
-	return []byte(strings.Join(texts, "---\n")), nil
+	return bytes.Join(texts, []byte("---\n")), nil
 }
 
 // hostsTOML returns the configuration with which containerd pulls the images of a registry from the destination.
