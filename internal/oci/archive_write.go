@@ -109,25 +109,11 @@ func (n *newArchive) reserve(name string, size int64) (section, error) {
 func (n *newArchive) putBlob(ctx context.Context, described v1.Descriptor,
 	open func(offset int64) (io.ReadCloser, error)) error {
 	defer lockDigest(&n.busy, described.Digest)()
-	place, err := n.place(blobPath(described.Digest), described.Size)
-	if err != nil {
-		return diskError(n.path, err)
+	found, err := n.place(blobPath(described.Digest), described.Size)
+	if err == nil {
+		err = writeBlob(ctx, place{file: n.partial.file, offset: found.offset}, described, open)
 	}
-	return diskError(n.path, writeBlob(ctx, sectionFile{n.partial.file, place.offset}, 0, described, open))
-}
-
-// A sectionFile is a part of a file.
-type sectionFile struct {
-	file  *os.File
-	begin int64
-}
-
-func (s sectionFile) ReadAt(p []byte, offset int64) (int, error) {
-	return s.file.ReadAt(p, s.begin+offset)
-}
-
-func (s sectionFile) WriteAt(p []byte, offset int64) (int, error) {
-	return s.file.WriteAt(p, s.begin+offset)
+	return diskError(n.path, err)
 }
 
 // commit adds the blobs of the old archive, and the index, and replaces the old archive.

@@ -27,11 +27,11 @@ type client struct {
 }
 
 func newClient(repo name.Repository, insecure bool, scope string) (*client, error) {
-	attempts := maxAttempts
+	attempts, maxWait := maxAttempts, answerTime
 	if scope == transport.PushScope {
-		attempts = maxPatient
+		attempts, maxWait = maxPatient, storeTime
 	}
-	base, err := httpClient(insecure, guardedDial(repo.RegistryStr()))
+	base, err := httpClient(insecure, maxWait, guardedDial(repo.RegistryStr()))
 	if err != nil {
 		return nil, err
 	}

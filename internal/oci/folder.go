@@ -108,11 +108,10 @@ func (f *folder) putBlob(ctx context.Context, described v1.Descriptor,
 	if err != nil {
 		return diskError(f.path, err)
 	}
-	begin := info.Size()
-	err = writeBlob(ctx, partial, begin, described, open)
-	if isWrong(err) && begin > 0 { // what was there before is perhaps the reason
+	err = writeBlob(ctx, place{file: partial, begin: info.Size()}, described, open)
+	if isWrong(err) && info.Size() > 0 { // what was there before is perhaps the reason
 		if err = partial.Truncate(0); err == nil {
-			err = writeBlob(ctx, partial, 0, described, open)
+			err = writeBlob(ctx, place{file: partial}, described, open)
 		}
 	}
 	if isWrong(err) {
@@ -127,15 +126,17 @@ func (f *folder) putBlob(ctx context.Context, described v1.Descriptor,
 	return diskError(f.path, err)
 }
 
-// A blobFile is a place for a blob.
-type blobFile interface {
-	io.ReaderAt
-	io.WriterAt
+// A place is where in a file a blob is written, and how much of it is there.
+type place struct {
+	file   *os.File
+	offset int64
+	begin  int64
 }
 
-// writeBlob writes a blob of which a file has the begin, and compares it with its digest.
-func writeBlob(ctx context.Context, file blobFile, begin int64, described v1.Descriptor,
+// writeBlob writes the rest of a blob, and compares all of it with its digest.
+func writeBlob(ctx context.Context, p place, described v1.Descriptor,
 	open func(offset int64) (io.ReadCloser, error)) error {
+	begin := p.begin
 	if begin > described.Size {
 		return wrongSize(begin, described.Size)
 	}
@@ -148,7 +149,7 @@ func writeBlob(ctx context.Context, file blobFile, begin int64, described v1.Des
 		rest = opened
 	}
 	defer rest.Close()
-	whole := io.MultiReader(io.NewSectionReader(file, 0, begin), rest)
+	whole := io.MultiReader(io.NewSectionReader(p.file, p.offset, begin), rest)
 	checked, err := NewDigestReader(Interruptible(ctx, whole), described)
 	if err != nil {
 		return err
@@ -158,7 +159,7 @@ func writeBlob(ctx context.Context, file blobFile, begin int64, described v1.Des
 		return err
 	}
 	// without ReadFrom of the file, which has a small buffer
-	written := struct{ io.Writer }{io.NewOffsetWriter(file, begin)}
+	written := struct{ io.Writer }{io.NewOffsetWriter(p.file, p.offset+begin)}
 	if _, err := io.CopyBuffer(written, checked, buffer); err != nil {
 		return err
 	}

@@ -255,19 +255,24 @@ func (r *registryStore) Close() error {
 // HTTPClient returns a client that uses the proxy of the environment, and trusts the authorities of SSL_CERT_FILE
 // beside those of the system. Unless insecure is set, it refuses plain http.
 func HTTPClient(insecure bool) (*http.Client, error) {
-	return httpClient(insecure, (&net.Dialer{Timeout: dialTimeout}).DialContext)
+	return httpClient(insecure, answerTime, (&net.Dialer{Timeout: dialTimeout}).DialContext)
 }
 
 // A dialFunc opens connections.
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-const dialTimeout = 30 * time.Second
+const (
+	dialTimeout = 30 * time.Second
+	answerTime  = time.Minute
+	storeTime   = 5 * time.Minute // registries may copy a large blob to its place before they answer
+)
 
-func httpClient(insecure bool, dial dialFunc) (*http.Client, error) {
-	base, err := connections(insecure, dial)
+func httpClient(insecure bool, maxWait time.Duration, dial dialFunc) (*http.Client, error) {
+	base, err := connections(insecure)
 	if err != nil {
 		return nil, err
 	}
+	base.DialContext, base.ResponseHeaderTimeout = dial, maxWait
 	if insecure {
 		return &http.Client{Transport: attemptMarker{base}}, nil
 	}
@@ -276,13 +281,11 @@ func httpClient(insecure bool, dial dialFunc) (*http.Client, error) {
 
 // connections returns a transport of its own, not the library's shared one, so that its
 // connections can be closed.
-func connections(insecure bool, dial dialFunc) (*http.Transport, error) {
+func connections(insecure bool) (*http.Transport, error) {
 	transport := &http.Transport{
-		DialContext:           dial,
-		Proxy:                 http.ProxyFromEnvironment,
-		ForceAttemptHTTP2:     true,
-		TLSHandshakeTimeout:   10 * time.Second,
-		ResponseHeaderTimeout: time.Minute,
+		Proxy:               http.ProxyFromEnvironment,
+		ForceAttemptHTTP2:   true,
+		TLSHandshakeTimeout: 10 * time.Second,
 	}
 	if insecure {
 		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}

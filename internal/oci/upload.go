@@ -264,7 +264,7 @@ func (u *uploadBody) Read(p []byte) (int, error) {
 	wait := stallTime
 	switch {
 	case err == io.EOF:
-		wait *= 4 // the registry may store the content now
+		wait = storeTime
 	case err != nil:
 		u.failure.Store(&sourceError{err})
 	}

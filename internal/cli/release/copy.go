@@ -21,7 +21,6 @@ import (
 // copyFlags are the flags of push and pull.
 type copyFlags struct {
 	insecure bool
-	jobs     int
 	format   core.Output
 }
 
@@ -96,7 +95,6 @@ gives it another tag than it has in the registry.
 
 func (f *copyFlags) addTo(command *cobra.Command) {
 	command.Flags().BoolVar(&f.insecure, "insecure", false, core.InsecureUsage)
-	command.Flags().IntVar(&f.jobs, "jobs", 4, "blobs to copy at a time")
 	core.AddOutput(command, &f.format, core.Text, core.JSON)
 }
 
@@ -110,9 +108,6 @@ type CopyReport struct {
 }
 
 func (f *copyFlags) run(ctx context.Context, ref string, target oci.Location, streams core.Streams) (err error) {
-	if f.jobs < 1 {
-		return core.Misusef("--jobs: %d blobs can't be copied at a time: use 1 or more", f.jobs)
-	}
 	options := oci.Options{Insecure: f.insecure}
 	from, described, err := openImage(ctx, ref, options)
 	if err != nil {
@@ -132,7 +127,7 @@ func (f *copyFlags) run(ctx context.Context, ref string, target oci.Location, st
 	defer func() { err = errors.Join(err, written.Close()) }()
 	fmt.Fprintf(streams.Err, "copying %s to %s\n", ref, target)
 	progress := &copyProgress{area: core.AreaOn(streams.Err, f.format), begin: time.Now()}
-	copyOptions := copy.Options{Jobs: f.jobs, Referrers: true, Progress: progress.show}
+	copyOptions := copy.Options{Referrers: true, Progress: progress.show}
 	if !isDigest(target.Identifier) {
 		copyOptions.Tag = target.Identifier
 	}

@@ -2,8 +2,12 @@ package copy_test
 
 import (
 	"context"
+	"net/http"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -158,9 +162,9 @@ func checkLayout(t testing.TB, folder string, want v1.Hash) {
 	if err := validate.Index(index); err != nil {
 		t.Error(err)
 	}
-	err = filepath.WalkDir(folder, func(path string, _ os.DirEntry, err error) error {
-		if filepath.Ext(path) == ".partial" {
-			t.Errorf("left over: %s", path)
+	err = filepath.WalkDir(folder, func(file string, _ os.DirEntry, err error) error {
+		if filepath.Ext(file) == ".partial" {
+			t.Errorf("left over: %s", file)
 		}
 		return err
 	})
@@ -300,5 +304,41 @@ func TestARepositoryOfALayout(t *testing.T) {
 		if (err == nil) != test.isThere || test.isThere && got.Digest != digests[test.repository] {
 			t.Errorf("%s %s is %s, %v", test.repository, test.identifier, got.Digest, err)
 		}
+	}
+}
+
+func TestBlobsOfTheSameRegistryAreMounted(t *testing.T) {
+	for name, supports := range map[string]bool{"supported": true, "not supported": false} {
+		t.Run(name, func(t *testing.T) {
+			mounted := map[string]bool{}
+			var mu sync.Mutex
+			registry := serve(t, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+					query := request.URL.Query()
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case !strings.HasPrefix(request.URL.Path, "/v2/mirror/web/blobs/"):
+						next.ServeHTTP(w, request)
+					case query.Get("mount") != "" && query.Get("from") == "shop/web" && supports:
+						mounted[query.Get("mount")] = true
+						w.WriteHeader(http.StatusCreated)
+					case request.Method == http.MethodHead && !mounted[path.Base(request.URL.Path)]:
+						w.WriteHeader(http.StatusNotFound)
+					default:
+						next.ServeHTTP(w, request)
+					}
+				})
+			})
+			image := randomImage(t, 10_000, 2)
+			registry.push(t, "shop/web:1", image)
+			registry.received.Store(0)
+			target := registry.location(t, "mirror/web:1")
+			result := mustCopy(t, registry.location(t, "shop/web:1"), target, copy.Options{})
+			checkRegistry(t, target, digestOf(t, image))
+			if uploads := registry.received.Load() > 0; uploads == supports || (result.Skipped.Count == 3) != supports {
+				t.Errorf("%d bytes were uploaded: %+v", registry.received.Load(), result)
+			}
+		})
 	}
 }
