@@ -60,6 +60,8 @@ func credentialFiles() []string {
 	}
 	if runtimeFolder := os.Getenv("XDG_RUNTIME_DIR"); runtimeFolder != "" {
 		files = append(files, filepath.Join(runtimeFolder, podmanFile))
+	} else {
+		files = append(files, fmt.Sprintf("/run/containers/%d/auth.json", os.Getuid()))
 	}
 	settings := cmp.Or(os.Getenv("XDG_CONFIG_HOME"), filepath.Join(home, ".config"))
 	return append(files, filepath.Join(settings, podmanFile))
