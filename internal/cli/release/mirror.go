@@ -79,7 +79,7 @@ func newMirror(streams core.Streams) *cobra.Command {
 	flags.BoolVar(&f.Source.Insecure, "insecure", false, core.InsecureUsage)
 	flags.Var(&f.Source.Mirrors, "image-mirror", core.MirrorUsage)
 	flags.StringArrayVar(&f.SignatureStores, "signature-store", nil,
-		"another store of OpenPGP signatures, a `URL` or a folder; may be repeated")
+		"another store of OpenPGP signatures: a `URL`, a folder, or a YAML file; may be repeated")
 	flags.StringVar(&f.configDir, "config-dir", "", "the `folder` to write settings for clusters to")
 	flags.BoolVar(&f.isDryRun, "dry-run", false, "list the images and what the destination lacks, and copy nothing")
 	flags.BoolVar(&f.isList, "list", false, "only print the names of the images; needs no DESTINATION")

@@ -208,14 +208,13 @@ func about(t *testing.T, subject v1.Descriptor, content string) v1.Image {
 // A shop is a release with its images in a registry.
 type shop struct {
 	*server
-	release  string // its name by tag
-	digest   v1.Hash
-	web      v1.Hash // an index of two platforms
-	child    v1.Hash // an image of the index
-	tool     v1.Hash // an image with a tag
-	sbom     v1.Hash // a referrer of the child
-	bytes    int64   // of the layers of web and tool
-	manifest string
+	release string // its name by tag
+	digest  v1.Hash
+	web     v1.Hash // an index of two platforms
+	child   v1.Hash // an image of the index
+	tool    v1.Hash // an image with a tag
+	sbom    v1.Hash // a referrer of the child
+	bytes   int64   // of the layers of web and tool
 }
 
 const layerSize = 300_000

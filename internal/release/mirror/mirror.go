@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -27,7 +28,7 @@ var ErrDestination = errors.New("DESTINATION")
 // Options are the options of New.
 type Options struct {
 	Source          source.Options
-	SignatureStores []string // URLs or folders with OpenPGP signatures, beside those that the release names
+	SignatureStores []string // with OpenPGP signatures, beside those that the release names: see signature.Collect
 	// Progress gets the bytes of blobs that the destination has so far; may be nil.
 	Progress func(done, total int64)
 }
@@ -119,20 +120,24 @@ func (m *Mirror) add(ctx context.Context, release *Release) error {
 	if !m.isFolder && (name == release.image.repository || strings.HasPrefix(release.image.repository, m.to+"/")) {
 		return fmt.Errorf("%w: %s is where the release comes from", ErrDestination, m.to)
 	}
-	item, err := m.addImage(release.image, cmp.Or(release.tag, m.tagAt(release.image)))
+	tag := m.tagAt(release.image)
+	if !m.isFolder { // there, the tag of a release that was built again would remove the one before
+		tag = cmp.Or(release.tag, tag)
+	}
+	item, err := m.addImage(release.image, tag)
 	if err != nil {
 		return err
 	}
 	item.release, item.needs = release, needs
-	err = release.collectSignatures(ctx, m.options.SignatureStores)
+	stores := slices.Concat(release.stores, m.options.SignatureStores)
+	err = release.collectSignatures(ctx, stores)
 	switch {
 	case err != nil && len(release.signatures) == 0:
 		item.Error = "its signatures can't be read: " + err.Error()
 	case err != nil:
 		m.Notes = append(m.Notes, "signatures of "+release.image.String()+": "+err.Error())
-	case len(release.signatures) == 0 && len(release.stores) > 0 && m.from == "":
-		m.Notes = append(m.Notes, "no OpenPGP signature of "+release.image.String()+" in "+
-			strings.Join(release.stores, ", "))
+	case len(release.signatures) == 0 && len(stores) > 0 && m.from == "":
+		m.Notes = append(m.Notes, "no OpenPGP signature of "+release.image.String()+" in "+strings.Join(stores, ", "))
 	}
 	return nil
 }

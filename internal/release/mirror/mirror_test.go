@@ -119,6 +119,20 @@ func TestAReleaseIsCarriedInAFolder(t *testing.T) {
 	}
 }
 
+// TestAReleaseIsBuiltAgain with the same tag: a folder has both, and the tag names the newer one in the registry.
+func TestAReleaseIsBuiltAgain(t *testing.T) {
+	first := newShop(t, serve(t, true, nil), "")
+	folder, target := filepath.Join(t.TempDir(), "carry"), serve(t, true, nil)
+	mirrored(t, first.release, folder, insecure)
+	second := newShop(t, first.server, "")
+	mirrored(t, second.release, folder, insecure)
+	mirrored(t, folder, target.host, insecure)
+	second.expectAt(t, target, "")
+	if digest := first.digest.String(); target.digest(t, "shop/release@"+digest) != digest {
+		t.Error("the first release is lost")
+	}
+}
+
 // settings returns the settings of a mirror by their names, with SOURCE and TO for the registries.
 func settings(t *testing.T, m *mirror.Mirror, from, target string) map[string]string {
 	t.Helper()

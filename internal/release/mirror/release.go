@@ -120,13 +120,10 @@ func tagOf(ref, version string) string {
 	return ""
 }
 
-// collectSignatures reads the OpenPGP signatures of the release from the stores that it names, and from others.
+// collectSignatures reads the OpenPGP signatures of the release from stores.
 func (r *Release) collectSignatures(ctx context.Context, stores []string) error {
-	if r.image == (reference{}) {
-		return nil
-	}
 	var failed error
-	for _, store := range append(slices.Clone(r.stores), stores...) {
+	for _, store := range stores {
 		found, err := signature.Collect(ctx, store, r.image.identifier)
 		failed = errors.Join(failed, err)
 		for _, text := range found {
@@ -180,6 +177,12 @@ func writeContents(folder string, release *Release) error {
 	entry := folderEntry{release.image.String(), release.tag}
 	if slices.Contains(entries, entry) {
 		return nil
+	}
+	for i, other := range entries {
+		name, _, _ := strings.Cut(other.Image, "@")
+		if other.Tag == entry.Tag && name == release.image.repository { // the tag names another release now
+			entries[i].Tag = ""
+		}
 	}
 	text, err := json.MarshalIndent(map[string]any{"releases": append(entries, entry)}, "", "  ")
 	if err != nil {
