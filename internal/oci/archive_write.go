@@ -17,7 +17,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// A newArchive is an archive that is written. It replaces a file when it is complete. If this process is killed, the
+// A newArchive is an unfinished archive. It replaces a file when it is complete. If this process is killed, the
 // next one takes over the blobs of the partial file.
 type newArchive struct {
 	path string

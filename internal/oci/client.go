@@ -18,8 +18,8 @@ import (
 type client struct {
 	repo     name.Repository
 	base     *http.Client
-	attempts int         // of a request
-	answered atomic.Bool // the registry has answered once
+	attempts atomic.Int32 // of a request
+	answered atomic.Bool  // the registry has answered once
 
 	mu       sync.Mutex
 	scopes   []string     // the rights to ask for
@@ -27,7 +27,7 @@ type client struct {
 }
 
 func newClient(repo name.Repository, insecure bool, scope string) (*client, error) {
-	attempts, maxWait := maxAttempts, answerTime
+	attempts, maxWait := int32(maxAttempts), answerTime
 	if scope == transport.PushScope {
 		attempts, maxWait = maxPatient, storeTime
 	}
@@ -36,7 +36,9 @@ func newClient(repo name.Repository, insecure bool, scope string) (*client, erro
 		return nil, err
 	}
 	base.Transport = limitedTransport{next: base.Transport, registry: repo.RegistryStr()}
-	return &client{repo: repo, base: base, attempts: attempts, scopes: []string{repo.Scope(scope)}}, nil
+	c := &client{repo: repo, base: base, scopes: []string{repo.Scope(scope)}}
+	c.attempts.Store(attempts)
+	return c, nil
 }
 
 // login returns a client with credentials, and whether it has just logged in.
@@ -86,7 +88,7 @@ func (c *client) address(format string, values ...any) string {
 // do sends a request, again after temporary failures, and returns a response with one of the codes.
 func (c *client) do(request *http.Request, codes ...int) (*http.Response, error) {
 	var response *http.Response
-	err := retry(request.Context(), c.attempts, func() (err error) {
+	err := retry(request.Context(), c.attempts.Load(), func() (err error) {
 		response, err = c.doOnce(request, codes...)
 		return err
 	})
@@ -97,7 +99,7 @@ func (c *client) do(request *http.Request, codes ...int) (*http.Response, error)
 func (c *client) doUnlessDropped(request *http.Request, codes ...int) (*http.Response, error) {
 	var response *http.Response
 	var dropped error
-	err := retry(request.Context(), c.attempts, func() (err error) {
+	err := retry(request.Context(), c.attempts.Load(), func() (err error) {
 		var temporary *temporaryError
 		response, err = c.doOnce(request, codes...)
 		if errors.As(err, &temporary) && !temporary.isAnswer {
@@ -105,7 +107,10 @@ func (c *client) doUnlessDropped(request *http.Request, codes ...int) (*http.Res
 		}
 		return err
 	})
-	return response, errors.Join(err, dropped)
+	if dropped != nil {
+		return nil, dropped
+	}
+	return response, err
 }
 
 // doOnce sends a request once. A body must come from GetBody.

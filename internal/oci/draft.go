@@ -153,9 +153,8 @@ func (l *Layout) PutManifest(ctx context.Context, described v1.Descriptor, raw [
 	if err := json.Unmarshal(raw, &index); err != nil {
 		return fmt.Errorf("manifest %s: %w", described.Digest, err)
 	}
-	entry := v1.Descriptor{MediaType: mediaType(raw), Digest: described.Digest, Size: int64(len(raw))}
-	if entry.MediaType == "" {
-		entry.MediaType = described.MediaType
+	entry := v1.Descriptor{
+		MediaType: mediaType(raw, described.MediaType), Digest: described.Digest, Size: int64(len(raw)),
 	}
 	err = l.files.putBlob(ctx, entry, func(offset int64) (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(raw[offset:])), nil

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	partialSuffix = ".partial" // of a file that is being written
+	partialSuffix = ".partial" // of an unfinished file
 	layoutVersion = `{"imageLayoutVersion":"1.0.0"}`
 	copyBuffer    = 128 * kib
 	lockInterval  = 100 * time.Millisecond
@@ -32,7 +32,7 @@ type folder struct {
 	mu   sync.Mutex
 	root *os.Root     // nil before the first change
 	lock *flock.Flock // of oci-layout: one process at a time changes a layout
-	busy sync.Map     // a mutex for each digest that is being written
+	busy sync.Map     // a mutex for each digest
 }
 
 // open opens a file of the layout. Links may lead out of the layout, as those of some build

@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -101,20 +102,17 @@ func (r *registryStore) fetch(ctx context.Context, identifier string) (*resolved
 	if isDigest && got.Hex != hex {
 		return nil, fmt.Errorf("%s sent something else, of digest %s", r.repo.RegistryStr(), got)
 	}
-	kind := mediaType(raw)
-	if kind == "" {
-		kind = types.MediaType(response.Header.Get("Content-Type"))
-	}
+	kind := mediaType(raw, types.MediaType(response.Header.Get("Content-Type")))
 	return &resolvedManifest{v1.Descriptor{MediaType: kind, Digest: got, Size: int64(len(raw))}, raw}, nil
 }
 
-// mediaType returns the media type that a manifest names itself.
-func mediaType(raw []byte) types.MediaType {
+// mediaType returns the media type that a manifest names itself, or else the one of its description.
+func mediaType(raw []byte, described types.MediaType) types.MediaType {
 	var named struct {
 		MediaType types.MediaType `json:"mediaType"`
 	}
 	_ = json.Unmarshal(raw, &named) // whoever uses the manifest reports it
-	return named.MediaType
+	return cmp.Or(named.MediaType, described)
 }
 
 // Blob implements Store. If the registry ignores the offset, or answers with another part, the blob is read from its

@@ -24,6 +24,13 @@ const (
 	maxRetryAfter = time.Minute // a registry that wants a longer pause is not asked again
 )
 
+// BePatient makes a store for reading outlast outages as long as a target does.
+func BePatient(store Store) {
+	if registry, isRegistry := store.(*registryStore); isRegistry {
+		registry.attempts.Store(maxPatient)
+	}
+}
+
 // A temporaryError is an error after which another attempt may succeed.
 type temporaryError struct {
 	err      error
@@ -35,12 +42,17 @@ func (t *temporaryError) Error() string { return t.err.Error() }
 func (t *temporaryError) Unwrap() error { return t.err }
 
 // A retrier counts failed attempts. After progress, a new one begins.
-type retrier struct{ failures, limit int }
+type retrier struct{ failures, limit int32 }
 
-// pause returns nil after a pause if there should be another attempt, and the error of the last one otherwise.
+// pause returns nil after a pause if there should be another attempt, and the error of the last one otherwise, which is
+// no longer marked as temporary: callers do not begin again.
 func (r *retrier) pause(ctx context.Context, err error) error {
 	var temporary *temporaryError
-	if r.failures++; !errors.As(err, &temporary) || r.failures >= r.limit || ctx.Err() != nil {
+	r.failures++
+	switch isTemporary := errors.As(err, &temporary); {
+	case isTemporary && r.failures >= r.limit:
+		return temporary.err
+	case !isTemporary || ctx.Err() != nil:
 		return err
 	}
 	wait := firstWait
@@ -56,7 +68,7 @@ func (r *retrier) pause(ctx context.Context, err error) error {
 }
 
 // retry calls a function until it succeeds, fails for good, or fails too often.
-func retry(ctx context.Context, limit int, try func() error) error {
+func retry(ctx context.Context, limit int32, try func() error) error {
 	attempts := retrier{limit: limit}
 	for {
 		err := try()
@@ -114,7 +126,7 @@ func StreamBlob(ctx context.Context, store Reader, described v1.Descriptor, offs
 	reader := &resumingReader{
 		ctx: ctx, store: store, described: described, offset: offset, attempts: retrier{limit: maxPatient},
 	}
-	return reader, retry(ctx, maxPatient, reader.open)
+	return reader, reader.open()
 }
 
 func (r *resumingReader) open() error {

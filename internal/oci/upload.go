@@ -60,8 +60,8 @@ type upload struct {
 	*registryStore
 	described v1.Descriptor
 	open      func(offset int64) (io.ReadCloser, error)
-	location  string // of the upload; "" before its beginning
-	offset    int64  // bytes that the registry has
+	location  *url.URL // of the upload; nil before its beginning
+	offset    int64    // bytes that the registry has
 	isResumed bool
 }
 
@@ -73,7 +73,7 @@ func (r *registryStore) PutBlob(ctx context.Context, described v1.Descriptor,
 	for begin := true; ; begin = false {
 		before := u.offset
 		err := u.begin(ctx, begin)
-		if err == nil && u.location != "" {
+		if err == nil && u.location != nil {
 			err = u.send(ctx)
 		}
 		if err == nil {
@@ -92,11 +92,11 @@ func (r *registryStore) PutBlob(ctx context.Context, described v1.Descriptor,
 func (u *upload) begin(ctx context.Context, isFirst bool) error {
 	if !isFirst {
 		if hasBlob, err := u.HasBlob(ctx, u.described); err != nil || hasBlob {
-			u.location = ""
+			u.location = nil
 			return err
 		}
 	}
-	if u.location != "" && u.findOffset(ctx) {
+	if u.location != nil && u.findOffset(ctx) {
 		return nil
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, u.address("blobs/uploads/"), nil)
@@ -117,7 +117,7 @@ func (u *upload) begin(ctx context.Context, isFirst bool) error {
 
 // findOffset reports whether the registry has kept the begin of the upload.
 func (u *upload) findOffset(ctx context.Context) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.location, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.location.String(), nil)
 	if err != nil {
 		return false
 	}
@@ -125,6 +125,7 @@ func (u *upload) findOffset(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
+	defer response.Body.Close()
 	var first, last int64
 	_, err = fmt.Sscanf(strings.TrimPrefix(response.Header.Get("Range"), "bytes="), "%d-%d", &first, &last)
 	if err != nil || first != 0 || last <= 0 || last >= u.described.Size || u.locate(response) != nil {
@@ -139,9 +140,9 @@ func (u *upload) locate(response *http.Response) error {
 	response.Body.Close()
 	location, err := response.Location()
 	if err != nil {
-		return errors.New(u.repo.RegistryStr() + " doesn't say where to upload to")
+		return errors.New(u.repo.RegistryStr() + " gives no address for the upload")
 	}
-	u.location = location.String()
+	u.location = location
 	return nil
 }
 
@@ -152,11 +153,7 @@ func (u *upload) send(ctx context.Context) error {
 			return err
 		}
 	}
-	location, err := url.Parse(u.location)
-	if err != nil {
-		return errors.New(u.repo.RegistryStr() + " doesn't say where to upload to")
-	}
-	query := location.Query()
+	location, query := *u.location, u.location.Query()
 	query.Set("digest", u.described.Digest.String())
 	location.RawQuery = query.Encode()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, location.String(), nil)
@@ -174,7 +171,7 @@ func (u *upload) send(ctx context.Context) error {
 
 // restart makes the next attempt begin anew. The registry may have mixed up the parts of an upload that was resumed.
 func (u *upload) restart(err error) error {
-	u.location = ""
+	u.location = nil
 	if u.isResumed {
 		return &temporaryError{err: err}
 	}
@@ -185,7 +182,7 @@ func (u *upload) restart(err error) error {
 func (u *upload) patch(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPatch, u.location, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPatch, u.location.String(), nil)
 	if err != nil {
 		return err
 	}
@@ -286,17 +283,13 @@ func (r *registryStore) PutManifest(ctx context.Context, described v1.Descriptor
 	if tag == "" {
 		tag = described.Digest.String()
 	}
-	kind := mediaType(raw)
-	if kind == "" {
-		kind = described.MediaType
-	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, r.address("manifests/%s", tag), nil)
 	if err != nil {
 		return err
 	}
 	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }
 	request.ContentLength = int64(len(raw))
-	request.Header.Set("Content-Type", string(kind))
+	request.Header.Set("Content-Type", string(mediaType(raw, described.MediaType)))
 	response, err := r.do(request, http.StatusCreated, http.StatusOK, http.StatusAccepted)
 	if err != nil {
 		return fmt.Errorf("manifest %s: %w", described.Digest, err)

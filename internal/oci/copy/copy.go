@@ -66,7 +66,7 @@ func (p *Plan) Copy(ctx context.Context, target oci.Target) (Result, error) {
 	return work.result, err
 }
 
-// A job is a copy that is under way.
+// A job is a copy under way.
 type job struct {
 	*Plan
 	target oci.Target

@@ -45,6 +45,7 @@ type Plan struct {
 
 // Find finds the parts of an image, or of an index with everything below it.
 func Find(ctx context.Context, from oci.Store, described v1.Descriptor, options Options) (*Plan, error) {
+	oci.BePatient(from)
 	p := &Plan{from: from, options: options, known: map[v1.Hash]bool{}, knownBlobs: map[v1.Hash]bool{}}
 	return p, p.find(ctx, Manifest{Descriptor: described, Tag: options.Tag}, 0)
 }
