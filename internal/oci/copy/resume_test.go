@@ -125,7 +125,6 @@ func checkError(t testing.TB, err error, want string) {
 
 // tokens is a registry whose tokens expire after some requests, and so does the password for new ones.
 type tokens struct {
-	registry string // host
 	server   *httptest.Server
 	issued   atomic.Int64
 	requests atomic.Int64

@@ -18,11 +18,6 @@ type stores[S io.Closer] struct {
 
 	mu     sync.Mutex
 	opened map[string]S
-	whole  io.Closer // the layout that has them all; nil for registries
-}
-
-func newStores[S io.Closer](open func(string) (S, error)) *stores[S] {
-	return &stores[S]{open: open, opened: map[string]S{}}
 }
 
 // get returns the store of a repository.
@@ -39,33 +34,28 @@ func (s *stores[S]) get(repository string) (S, error) {
 	return store, err
 }
 
-func (s *stores[S]) close() error {
-	if s.whole != nil {
-		return s.whole.Close()
-	}
-	var all error
+func (s *stores[S]) close() (err error) {
 	for _, store := range s.opened {
-		all = errors.Join(all, store.Close())
+		err = errors.Join(err, store.Close())
 	}
-	return all
+	return err
 }
 
 // openStores opens the source and the destination.
 func (m *Mirror) openStores(ctx context.Context) (err error) {
-	options := oci.Options{Insecure: m.options.Source.Insecure}
-	m.reading = newStores(func(repository string) (oci.Store, error) {
+	m.reading = &stores[oci.Store]{opened: map[string]oci.Store{}}
+	m.reading.open = func(repository string) (oci.Store, error) {
 		location, err := m.locate(repository)
 		if err != nil {
 			return nil, err
 		}
-		return oci.Open(ctx, location, options)
-	})
+		return oci.Open(ctx, location, oci.Options{Insecure: m.options.Source.Insecure})
+	}
 	if m.from != "" {
 		layout, err := oci.OpenLayout(m.from)
 		if err != nil {
 			return err
 		}
-		m.reading.whole = layout
 		m.reading.open = func(repository string) (oci.Store, error) { return layout.Repository(repository), nil }
 	}
 	m.writing, err = m.openTargets(ctx)
@@ -74,21 +64,22 @@ func (m *Mirror) openStores(ctx context.Context) (err error) {
 
 // openTargets opens the destination.
 func (m *Mirror) openTargets(ctx context.Context) (*stores[oci.Target], error) {
+	targets := &stores[oci.Target]{opened: map[string]oci.Target{}}
+	targets.open = func(repository string) (oci.Target, error) {
+		location, err := m.locate(repository)
+		if err != nil {
+			return nil, err
+		}
+		return oci.Create(ctx, location, oci.Options{Insecure: m.options.Source.Insecure})
+	}
 	if !m.isFolder {
-		return newStores(func(repository string) (oci.Target, error) {
-			location, err := m.locate(repository)
-			if err != nil {
-				return nil, err
-			}
-			return oci.Create(ctx, location, oci.Options{Insecure: m.options.Source.Insecure})
-		}), nil
+		return targets, nil
 	}
 	layout, err := oci.CreateLayout(m.to)
 	if err != nil {
 		return nil, fmt.Errorf("%w %s: %w", ErrDestination, m.to, err)
 	}
-	targets := newStores(func(repository string) (oci.Target, error) { return layout.Repository(repository), nil })
-	targets.whole = layout
+	targets.open = func(repository string) (oci.Target, error) { return layout.Repository(repository), nil }
 	return targets, nil
 }
 
