@@ -28,6 +28,9 @@ type archive struct {
 }
 
 func openArchive(path string) (*archive, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a pipe could block
+		return nil, errors.New("it is neither a file nor a folder")
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, WithoutPath(err)

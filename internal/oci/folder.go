@@ -75,14 +75,12 @@ func (f *folder) begin(ctx context.Context) (*os.Root, error) {
 	}
 	defer marker.Close()
 	f.lock = flock.New(filepath.Join(f.path, LayoutFile), flock.SetFlag(os.O_RDONLY))
-	if _, err := f.lock.TryLockContext(ctx, lockInterval); err != nil {
-		return nil, errors.Join(err, root.Close())
-	}
-	if info, err := marker.Stat(); err == nil && info.Size() == 0 {
+	_, err = f.lock.TryLockContext(ctx, lockInterval)
+	if info, statErr := marker.Stat(); err == nil && statErr == nil && info.Size() == 0 {
 		_, err = marker.WriteString(layoutVersion)
-		if err != nil {
-			return nil, errors.Join(err, root.Close())
-		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.lock.Unlock(), root.Close())
 	}
 	f.root = root
 	return root, nil
