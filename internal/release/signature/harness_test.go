@@ -87,9 +87,14 @@ func claim(digest string) string {
 // sign returns a signed message, made an hour ago. It is good for ever, or for some seconds.
 func sign(t testing.TB, key *openpgp.Entity, text string, seconds ...uint32) []byte {
 	t.Helper()
+	return signWith(t, key, text, crypto.SHA256, seconds...)
+}
+
+func signWith(t testing.TB, key *openpgp.Entity, text string, kind crypto.Hash, seconds ...uint32) []byte {
+	t.Helper()
 	var message bytes.Buffer
 	begin := &packet.OnePassSignature{
-		Hash:       crypto.SHA256,
+		Hash:       kind,
 		PubKeyAlgo: key.PrimaryKey.PubKeyAlgo,
 		KeyId:      key.PrimaryKey.KeyId,
 		IsLast:     true,
@@ -107,7 +112,7 @@ func sign(t testing.TB, key *openpgp.Entity, text string, seconds ...uint32) []b
 	if len(seconds) > 0 {
 		end.SigLifetimeSecs = &seconds[0]
 	}
-	hash := crypto.SHA256.New()
+	hash := kind.New()
 	hash.Write([]byte(text))
 	must(t, end.Sign(hash, key.PrivateKey, nil))
 	must(t, end.Serialize(&message))

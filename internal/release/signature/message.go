@@ -2,9 +2,11 @@ package signature
 
 import (
 	"bytes"
+	"crypto"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"golang.org/x/crypto/openpgp"        //lint:ignore SA1019 the keyrings of OpenShift's library are of its types
@@ -95,13 +97,15 @@ func checkMessage(message []byte, name string, keyring openpgp.EntityList) (simp
 		return claim, fmt.Errorf("key %016X, which created it, has expired at %s in %s", read.SignedByKeyId,
 			end.UTC().Format(time.RFC3339), name)
 	}
-	if made := read.Signature; made != nil {
-		claim.Time = made.CreationTime // the time in the content is optional
-		if made.SigLifetimeSecs != nil {
-			end := made.CreationTime.Add(time.Duration(*made.SigLifetimeSecs) * time.Second)
-			if time.Now().After(end) {
-				return claim, fmt.Errorf("it has expired at %s", end.UTC().Format(time.RFC3339))
-			}
+	made := read.Signature // nil for version 3, which old versions of gpg made
+	if made == nil || !slices.Contains([]crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512}, made.Hash) {
+		return claim, errors.New("it is made with an old hash, such as MD5 or SHA-1: sign with SHA-256")
+	}
+	claim.Time = made.CreationTime // the time in the content is optional
+	if made.SigLifetimeSecs != nil {
+		end := made.CreationTime.Add(time.Duration(*made.SigLifetimeSecs) * time.Second)
+		if time.Now().After(end) {
+			return claim, fmt.Errorf("it has expired at %s", end.UTC().Format(time.RFC3339))
 		}
 	}
 	return claim, nil

@@ -122,7 +122,7 @@ func (p *Policy) add(key, value string) error {
 	case strings.HasPrefix(key, keyringPrefix):
 		keyring, err := readKeyring([]byte(value))
 		if err != nil {
-			return fmt.Errorf("no GPG public key of a kind that can be read, such as RSA: %w", err)
+			return fmt.Errorf("no GPG public key that can be used: %w", err)
 		}
 		p.keyrings[key] = keyring
 	case strings.HasPrefix(key, keysPrefix):
@@ -157,19 +157,6 @@ func (p *Policy) AddStore(text string) error {
 	}
 	p.stores = append(p.stores, store)
 	return nil
-}
-
-// readKeyring reads public keys, ASCII-armored or not.
-func readKeyring(text []byte) (openpgp.EntityList, error) {
-	read := openpgp.ReadKeyRing
-	if bytes.Contains(text, []byte("-----BEGIN PGP")) {
-		read = openpgp.ReadArmoredKeyRing
-	}
-	keyring, err := read(bytes.NewReader(text))
-	if err == nil && len(keyring) == 0 {
-		return nil, fmt.Errorf("it is empty")
-	}
-	return keyring, err
 }
 
 // names returns the names of the keyrings and entries with keys, sorted.

@@ -2,6 +2,9 @@ package signature_test
 
 import (
 	"context"
+	"crypto"
+	_ "crypto/md5" // hashes of messages that are refused
+	_ "crypto/sha1"
 	"errors"
 	"fmt"
 	"net/http"
@@ -76,8 +79,10 @@ func TestInvalidSignatures(t *testing.T) {
 			signature: sign(t, key, `{"image": "`+image+`"}`),
 			want:      `not an "atomic container signature"`,
 		},
-		"damaged": {signature: damaged, want: "it is forged or damaged"},
-		"expired": {signature: old, want: "it has expired at 20"},
+		"with SHA-1": {signature: signWith(t, key, claim(image), crypto.SHA1), want: "it is made with an old hash"},
+		"with MD5":   {signature: signWith(t, key, claim(image), crypto.MD5), want: "it is made with an old hash"},
+		"damaged":    {signature: damaged, want: "it is forged or damaged"},
+		"expired":    {signature: old, want: "it has expired at 20"},
 		"a page": {
 			signature: []byte("<html>please log in</html>"),
 			want:      "it is not a signed OpenPGP message",

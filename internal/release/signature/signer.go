@@ -35,7 +35,7 @@ type Signer struct{ key *packet.PrivateKey }
 func ReadSigner(text []byte, password func() ([]byte, error)) (*Signer, error) {
 	keyring, err := readKeyring(text)
 	if err != nil {
-		return nil, fmt.Errorf("no GPG secret key of a kind that can be read, such as RSA: %w", err)
+		return nil, fmt.Errorf("no GPG secret key that can be used: %w", err)
 	}
 	key := signingKey(keyring)
 	if key == nil {

@@ -119,7 +119,7 @@ func TestSecretKeysThatAreRefused(t *testing.T) {
 		identity.SelfSignature.KeyLifetimeSecs = &lifetime
 	}
 	for name, test := range map[string]struct{ text, want string }{
-		"nothing":        {"", "no GPG secret key of a kind that can be read"},
+		"nothing":        {"", "no GPG secret key that can be used"},
 		"a public one":   {public(t, key), "it has no secret key that can sign"},
 		"an expired one": {secret(t, old), "it has no secret key that can sign"},
 	} {

@@ -99,7 +99,13 @@ func (s *Signature) readBundle(ctx context.Context, images oci.Store, described 
 	if err != nil {
 		return err
 	}
-	return s.parseBundle(text)
+	if err := s.parseBundle(text); err != nil {
+		return err
+	}
+	if s.signed == nil { // whoever has signed the manifest as a file may not have meant the image
+		return errors.New(`it signs a file, not an image: sign with "cosign sign"`)
+	}
+	return nil
 }
 
 // parseBundle reads the text of a bundle.

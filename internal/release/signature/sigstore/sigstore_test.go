@@ -9,6 +9,8 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -357,7 +359,8 @@ RQm/b8CMwnINhw910ynkfctMv1+EHPW+eDEDWf4gMOCzwBcZcDFnpb0Qsw==
 
 // TestHostileRegistries has answers of a registry instead of signatures, and the error of each.
 func TestHostileRegistries(t *testing.T) {
-	key := newPair(t, newECDSA(t, elliptic.P256()))
+	signer := newECDSA(t, elliptic.P256())
+	key := newPair(t, signer)
 	claim := func(r *repository, change func(text string) string) v1.Descriptor {
 		return r.put(simpleSigning, []byte(change(string(r.claim().Text(simplesigning.Cosign)))))
 	}
@@ -400,6 +403,16 @@ func TestHostileRegistries(t *testing.T) {
 		"a bundle without anything": {func(r *repository) {
 			r.putBundle(`{"mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json"}`)
 		}, "either a dsseEnvelope or"},
+		"a bundle of a file": {func(r *repository) {
+			sum, err := hex.DecodeString(r.image.Digest.Hex)
+			must(t, err)
+			signed, err := signer.Sign(rand.Reader, sum, crypto.SHA256)
+			must(t, err)
+			encode := base64.StdEncoding.EncodeToString
+			r.putBundle(`{"mediaType": "` + string(bundleType) + `", "verificationMaterial": {"publicKey": {}}, ` +
+				`"messageSignature": {"messageDigest": {"algorithm": "SHA2_256", "digest": "` + encode(sum) +
+				`"}, "signature": "` + encode(signed) + `"}}`)
+		}, `it signs a file, not an image: sign with "cosign sign"`},
 		"a bundle with a certificate": {func(r *repository) {
 			r.changeBundle(key, `"publicKey":{"hint":"`, `"certificate":{"rawBytes":"`)
 		}, "it is made with a certificate instead of a key"},
