@@ -167,21 +167,19 @@ func FuzzImageReferences(f *testing.F) {
 	})
 }
 
-// applyPattern replaces images by a regular expression, as "oc adm release new" does. It takes
-// time that grows with the number of images.
+// applyPattern replaces images by regular expressions. It takes time that grows with the number of images.
 func applyPattern(s *substitution, text []byte) string {
-	if s == nil {
-		return string(text)
-	}
-	var repositories []string
+	repositories := []string{`\x00`}
 	for _, repository := range slices.Sorted(maps.Keys(s.targets)) {
 		repositories = append(repositories, regexp.QuoteMeta(repository))
 	}
-	pattern := regexp.MustCompile(fmt.Sprintf(`(^|\W)(%s)(?::\w[\w.-]{0,127}|@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[[:xdigit:]]{2,})?($|[\s"'])`, strings.Join(repositories, "|")))
-	out, rest := "", string(text)
-	for found := pattern.FindStringSubmatchIndex(rest); found != nil; found = pattern.FindStringSubmatchIndex(rest) {
-		out += rest[:found[3]] + s.targets[rest[found[4]:found[5]]]
-		rest = rest[found[6]:]
-	}
-	return out + rest
+	pattern := regexp.MustCompile(fmt.Sprintf(`^((?:docker://)?(?:oci://)?)(%s)(?::\w[\w.-]{0,127})?(@.*)?$`,
+		strings.Join(repositories, "|")))
+	return regexp.MustCompile(`[\w.:/@+-]+`).ReplaceAllStringFunc(string(text), func(word string) string {
+		found := pattern.FindStringSubmatch(word)
+		if found == nil || !strings.HasSuffix(s.targets[found[2]], found[3]) {
+			return word
+		}
+		return found[1] + s.targets[found[2]]
+	})
 }

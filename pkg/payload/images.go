@@ -2,7 +2,9 @@ package payload
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"regexp"
 	"slices"
@@ -11,32 +13,21 @@ import (
 	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
-// The suffixes that the repository of an image may have.
-var (
-	imageTag    = regexp.MustCompile(`^:\w[\w.-]{0,127}$`)
-	imageDigest = regexp.MustCompile(`^@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[[:xdigit:]]{2,}$`)
-)
+// imageTag matches the tag behind the repository of an image.
+var imageTag = regexp.MustCompile(`^:\w[\w.-]{0,127}$`)
 
 // A substitution replaces the images in manifests by those of the
 // release.
 type substitution struct {
-	targets map[string]string // keyed by repository
-	lengths []bool            // lengths that repositories have
+	targets map[string]string // keyed by repository, or by image with a tag
 	hosts   [][]byte          // hosts of all repositories: a quick search for them comes first
 }
 
 // newSubstitution maps repositories to pull specs.
 func newSubstitution(targets map[string]string) *substitution {
-	if len(targets) == 0 {
-		return nil
-	}
-	s := &substitution{targets: targets, lengths: make([]bool, maxPullSpec+1)}
+	s := &substitution{targets: targets}
 	hosts := map[string]bool{}
 	for repository := range targets {
-		if len(repository) > maxPullSpec {
-			continue // it is not an image
-		}
-		s.lengths[len(repository)] = true
 		host, _, _ := strings.Cut(repository, "/")
 		hosts[host] = true
 	}
@@ -49,8 +40,7 @@ func newSubstitution(targets map[string]string) *substitution {
 // fewHosts is the number of hosts up to which a text is searched for them first.
 const fewHosts = 10
 
-// apply replaces the images in a text. An image is delimited by blanks, quotes, and the ends of the
-// text; before it there may be other text that does not end with a letter, digit or underscore.
+// apply replaces the images in a text.
 func (s *substitution) apply(text []byte) ([]byte, error) {
 	if s == nil || len(s.hosts) <= fewHosts &&
 		!slices.ContainsFunc(s.hosts, func(host []byte) bool { return bytes.Contains(text, host) }) {
@@ -58,17 +48,13 @@ func (s *substitution) apply(text []byte) ([]byte, error) {
 	}
 	var out []byte
 	copied := 0
-	for end := 0; end < len(text); end++ {
-		start := end
-		for end < len(text) && !endsImage[text[end]] {
-			end++
-		}
-		index, target := s.find(text[start:end])
-		if index < 0 {
+	for start, word := range imageWords(text) {
+		target := s.find(string(word))
+		if target == "" {
 			continue
 		}
-		out = append(append(out, text[copied:start+index]...), target...)
-		copied = end
+		out = append(append(out, text[copied:start]...), target...)
+		copied = start + len(word)
 		if len(out) > maxFile {
 			return nil, errImages
 		}
@@ -79,55 +65,53 @@ func (s *substitution) apply(text []byte) ([]byte, error) {
 	return append(out, text[copied:]...), nil
 }
 
-// endsImage is true for bytes that end an image.
-var endsImage = [256]bool{'\t': true, '\n': true, '\f': true, '\r': true, ' ': true, '"': true, '\'': true}
+// find returns what replaces an image; "" if nothing does. An image with the digest of another image stays: who wrote
+// it means that one.
+func (s *substitution) find(image string) string {
+	name, digest, _ := strings.Cut(image, "@")
+	repository := RepositoryOf(name)
+	target := cmp.Or(s.targets[image], s.targets[name])
+	if tag := name[len(repository):]; target == "" && (tag == "" || imageTag.MatchString(tag)) {
+		target = s.targets[repository]
+	}
+	if digest != "" && s.targets[image] == "" && !strings.HasSuffix(target, "@"+digest) {
+		return ""
+	}
+	return target
+}
+
+// imageWords returns the words of a text that can be images, with their offsets: an image is a whole word, without the
+// scheme of some programs. So it ends at every character that no image has, such as a blank, quote or comma.
+func imageWords(text []byte) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		for end := 0; end < len(text); end++ {
+			start := end
+			for end < len(text) && isImageByte[text[end]] {
+				end++
+			}
+			for _, scheme := range []string{"docker://", "oci://"} {
+				if bytes.HasPrefix(text[start:end], []byte(scheme)) {
+					start += len(scheme)
+				}
+			}
+			if start < end && end-start <= maxPullSpec && !yield(start, text[start:end]) {
+				return
+			}
+		}
+	}
+}
+
+// isImageByte is true for the characters of images.
+var isImageByte = func() (found [256]bool) {
+	for _, c := range []byte("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.:/@+-") {
+		found[c] = true
+	}
+	return found
+}()
 
 // errImages is the error of a text that substitution makes too long.
 var errImages = &yamltext.TextError{
 	Message: "with the images of the release it has more than 32 MiB, which is the limit for a file",
-}
-
-// find returns the offset of the first image in a word, and the replacement for the rest of
-// the word; -1 if there is none. Of several images at an offset it is the shortest.
-func (s *substitution) find(word []byte) (int, string) {
-	ends := []int{bytes.LastIndexByte(word, ':'), bytes.LastIndexByte(word, '@'), len(word)}
-	slices.Sort(ends)
-	for start := max(0, ends[0]-maxPullSpec); start < len(word); start++ {
-		if !isWordByte(word[start]) || start > 0 && isWordByte(word[start-1]) {
-			continue
-		}
-		for _, end := range ends {
-			length := end - start
-			if length < 1 || length > maxPullSpec || !s.lengths[length] {
-				continue
-			}
-			target, found := s.targets[string(word[start:end])]
-			if found && (end == len(word) || imageTag.Match(word[end:]) || imageDigest.Match(word[end:])) {
-				return start, target
-			}
-		}
-	}
-	return -1, ""
-}
-
-// indexOfImage returns the offset of an image in a text, if it is not a part of another image; -1 if there is none.
-func indexOfImage(text, image []byte) int {
-	for start := 0; ; start++ {
-		offset := bytes.Index(text[start:], image)
-		if offset < 0 {
-			return -1
-		}
-		start += offset
-		end := start + len(image)
-		if (start == 0 || !isWordByte(text[start-1])) && (end == len(text) || endsImage[text[end]]) {
-			return start
-		}
-	}
-}
-
-// isWordByte reports whether \w of regular expressions matches a byte.
-func isWordByte(c byte) bool {
-	return c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
 }
 
 // substitutionOf returns the substitution of a release: its images by their repositories,
@@ -182,4 +166,47 @@ func RepositoryOf(spec string) string {
 		return spec[:colon]
 	}
 	return spec
+}
+
+// substitution returns the substitution of the release's images, without placeholders; nil for a release that was
+// built, whose manifests have their images.
+func (r *reader) substitution() *substitution {
+	if r.isBuilt {
+		return nil
+	}
+	images := maps.Clone(r.payload.Images)
+	maps.DeleteFunc(images, func(name, _ string) bool { return r.placeholders[name] != "" })
+	found, _, err := substitutionOf(images, nil)
+	if err != nil {
+		r.reportMislabelled(r.imagesPath, "%s", err)
+	}
+	return found
+}
+
+// reportPlaceholders warns of the placeholders in a text that are not replaced, each once.
+func (r *reader) reportPlaceholders(file *manifestFile, text []byte) {
+	for _, name := range slices.Sorted(maps.Keys(r.placeholders)) {
+		for offset, word := range imageWords(text) {
+			if string(word) != r.placeholders[name] {
+				continue
+			}
+			file.problems = append(file.problems,
+				Problem{File: file.Path, Line: 1 + bytes.Count(text[:offset], []byte("\n")), Cause: Placeholder,
+					Message: fmt.Sprintf("%s is a placeholder of %s, and no image takes its place: give one by "+
+						"--image %s=IMAGE", r.placeholders[name], ImagesFile, name)})
+			break
+		}
+	}
+}
+
+// rewrite substitutes images, and in a component's text versions.
+func (r *reader) rewrite(file *manifestFile, text []byte) ([]byte, error) {
+	if r.rewriting == nil {
+		return r.images.apply(text)
+	}
+	text, unknown, err := r.rewriting.Apply(text)
+	for _, part := range unknown {
+		file.problems = append(file.problems, Problem{File: file.Path, Cause: Mislabelled, Message: UnknownPart(part)})
+	}
+	return text, err
 }

@@ -82,7 +82,7 @@ func (r *reader) readMetadata(folder string, optional bool) {
 		r.readPlaceholders(release, found)
 		return
 	}
-	r.payload.Images = found.Images
+	r.payload.Images, r.isBuilt = found.Images, !optional && found.Created != ""
 	switch declared := r.payload.Metadata.Version; {
 	case declared != "" && found.Name != declared:
 		r.reportMislabelled(imagesPath,

@@ -163,7 +163,7 @@ func TestImagesAreSubstitutedEverywhere(t *testing.T) {
 `
 	want := map[string]string{
 		"tag":    "registry.example/team/web@sha256:aaaa",
-		"digest": "registry.example/team/web@sha256:aaaa",
+		"digest": "registry.example/team/web@sha256:0000",
 		"bare":   "registry.example/team/web@sha256:aaaa",
 		"other":  "registry.example/team/web-console:1",
 		"longer": "registry.example/team/web/console:1",
@@ -186,6 +186,19 @@ func TestImagesAreSubstitutedEverywhere(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s:\n%s", m.Path, diff)
 		}
+	}
+}
+
+// TestABuiltReleaseIsReadAsItIs since its build has put the images into the manifests.
+func TestABuiltReleaseIsReadAsItIs(t *testing.T) {
+	p, problems := parse(t, release(t, map[string]string{
+		"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":` +
+			`{"name":"1.2.3","creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"tags":[` +
+			`{"name":"a","from":{"kind":"DockerImage","name":"registry.example/a@sha256:aaaa"}}]}}`,
+		"release-manifests/a.yaml": configMap("a", `old: "registry.example/a:1"`),
+	}), payload.Options{})
+	if got := p.Manifests[0].Object().GetAnnotations()["old"]; got != "registry.example/a:1" || len(problems) > 0 {
+		t.Errorf("got image %s and problems %v", got, lines(problems))
 	}
 }
 

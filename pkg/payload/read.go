@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
 	"runtime"
 	"slices"
@@ -40,6 +39,7 @@ type reader struct {
 
 	imagesPath   string // path of image-references
 	images       *substitution
+	isBuilt      bool
 	rewriting    *Rewriting        // rewriting of a component's text; nil for a release
 	placeholders map[string]string // name -> placeholder of a component without a release: not replaced
 }
@@ -288,41 +288,6 @@ func (r *reader) readText(ctx context.Context, file *manifestFile) ([]byte, erro
 	})
 	file.isShifted = err == nil && bytes.Count(text, []byte("\n")) != bytes.Count(rendered, []byte("\n"))
 	return rendered, err
-}
-
-// substitution returns the substitution of the release's images, without placeholders.
-func (r *reader) substitution() *substitution {
-	images := maps.Clone(r.payload.Images)
-	maps.DeleteFunc(images, func(name, _ string) bool { return r.placeholders[name] != "" })
-	found, _, err := substitutionOf(images, nil)
-	if err != nil {
-		r.reportMislabelled(r.imagesPath, "%s", err)
-	}
-	return found
-}
-
-// reportPlaceholders warns of the placeholders in a text that are not replaced, each once.
-func (r *reader) reportPlaceholders(file *manifestFile, text []byte) {
-	for _, name := range slices.Sorted(maps.Keys(r.placeholders)) {
-		if offset := indexOfImage(text, []byte(r.placeholders[name])); offset >= 0 {
-			file.problems = append(file.problems,
-				Problem{File: file.Path, Line: 1 + bytes.Count(text[:offset], []byte("\n")), Cause: Placeholder,
-					Message: fmt.Sprintf("%s is a placeholder of %s, and no image takes its place: give one by "+
-						"--image %s=IMAGE", r.placeholders[name], ImagesFile, name)})
-		}
-	}
-}
-
-// rewrite substitutes images, and in a component's text versions.
-func (r *reader) rewrite(file *manifestFile, text []byte) ([]byte, error) {
-	if r.rewriting == nil {
-		return r.images.apply(text)
-	}
-	text, unknown, err := r.rewriting.Apply(text)
-	for _, part := range unknown {
-		file.problems = append(file.problems, Problem{File: file.Path, Cause: Mislabelled, Message: UnknownPart(part)})
-	}
-	return text, err
 }
 
 // add adds a document of the file. Text before the first separator may be a

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 
@@ -147,6 +148,8 @@ func parseImageStream(text []byte) (imageStream, error) {
 // does: it replaces placeholders by images and versions.
 type Rewriting struct {
 	Missing []string // images with a placeholder that the release does not have
+	// ReportsAllParts is set to report parts without a version even if no image declares versions of parts.
+	ReportsAllParts bool
 
 	images  *substitution
 	version string            // version of the release; "" if it is not a version, and is not substituted
@@ -178,6 +181,13 @@ func NewRewriting(release, component *References) (*Rewriting, error) {
 		}
 	}
 	return r, nil
+}
+
+// Replace also replaces an image with its tag, unless it is a placeholder.
+func (r *Rewriting) Replace(image, replacement string) {
+	targets := map[string]string{image: replacement}
+	maps.Copy(targets, r.images.targets)
+	r.images = newSubstitution(targets)
 }
 
 // versionPlaceholder matches the placeholder for the version of the release, or with a suffix that
@@ -213,8 +223,8 @@ func (r *Rewriting) Apply(text []byte) (rewritten []byte, unknown []string, err 
 		}
 		if match[4] >= 0 {
 			part := string(rest[match[4]:match[5]])
-			if value = r.parts[part]; value == "" && len(r.parts) > 0 && !isReported[part] &&
-				len(unknown) < maxProblems {
+			if value = r.parts[part]; value == "" && (len(r.parts) > 0 || r.ReportsAllParts) &&
+				!isReported[part] && len(unknown) < maxProblems {
 				isReported[part] = true
 				unknown = append(unknown, part)
 			}

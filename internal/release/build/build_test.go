@@ -249,8 +249,8 @@ func TestImagesByDigestAreListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{
-		"web":              "other.example/x/web@sha256:" + sum,
-		"web-bbbbbbbbbbbb": "other.example/y/web@sha256:" + strings.Repeat("b", 64),
+		"web":   "other.example/x/web@sha256:" + sum,
+		"web-2": "other.example/y/web@sha256:" + strings.Repeat("b", 64),
 	}
 	if diff := cmp.Diff(want, release.Payload.Images); diff != "" {
 		t.Error(diff)

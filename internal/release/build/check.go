@@ -2,11 +2,13 @@ package build
 
 import (
 	"fmt"
+	"maps"
 	"path"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -16,41 +18,39 @@ type imageField struct {
 	image string
 }
 
-// imagesOf returns the images of a manifest's pod, and those that an operator gets by variables RELATED_IMAGE_*.
-func imagesOf(m *payload.Manifest) []imageField {
-	var found []imageField
-	var each func(value any, path []string, names ...string)
-	each = func(value any, path []string, names ...string) {
-		if items, isList := value.([]any); isList {
-			for i, item := range items {
-				each(item, append(path[:len(path):len(path)], strconv.Itoa(i)), names...)
+// imagePath matches the paths of images: in pods, their templates, and custom resources with the same lists.
+var imagePath = regexp.MustCompile(
+	`(^|/)((initContainers|containers)/\d+/image|env/\d+/value|volumes/\d+/image/reference)$`,
+)
+
+// imagesOf returns the images of the containers and volumes in a manifest, and those that an operator gets by variables
+// RELATED_IMAGE_*.
+func imagesOf(m *payload.Manifest) (found []imageField) {
+	var walk func(value any, path []string)
+	walk = func(value any, path []string) {
+		switch value := value.(type) {
+		case []any:
+			for i, item := range value {
+				walk(item, append(path, strconv.Itoa(i)))
 			}
-			return
-		}
-		fields, isMapping := value.(map[string]any)
-		if !isMapping {
-			return
-		}
-		if name, _ := fields["name"].(string); names[0] == "value" && !strings.HasPrefix(name, "RELATED_IMAGE_") {
-			return
-		}
-		below := append(path[:len(path):len(path)], names[0])
-		if len(names) > 1 {
-			each(fields[names[0]], below, names[1:]...)
-		} else if image, isText := fields[names[0]].(string); isText && image != "" {
-			found = append(found, imageField{below, image})
+		case map[string]any:
+			name, _ := value["name"].(string)
+			for field, content := range value {
+				if field != "value" || strings.HasPrefix(name, "RELATED_IMAGE_") {
+					walk(content, append(path, field))
+				}
+			}
+		case string:
+			isField := slices.Contains([]string{"image", "value", "reference"}, path[len(path)-1])
+			if isField && value != "" && imagePath.MatchString(strings.Join(path, "/")) {
+				found = append(found, imageField{slices.Clone(path), value})
+			}
 		}
 	}
-	spec := kinds.PodSpec(m.GroupVersionKind().GroupKind())
-	if spec == nil || m.IsTombstone() {
-		return nil
+	if !m.IsTombstone() {
+		walk(m.Object().Object, nil)
 	}
-	for _, containers := range []string{"initContainers", "containers"} {
-		names := append(spec[:len(spec):len(spec)], containers)
-		each(m.Object().Object, nil, append(names, "image")...)
-		each(m.Object().Object, nil, append(names, "env", "value")...)
-	}
-	each(m.Object().Object, nil, append(spec[:len(spec):len(spec)], "volumes", "image", "reference")...)
+	slices.SortFunc(found, func(x, y imageField) int { return slices.Compare(x.path, y.path) })
 	return found
 }
 
@@ -61,12 +61,14 @@ func (b *builder) checkImages(release *Release) (added bool, problems []error) {
 	for _, image := range b.images {
 		known[image.Image] = true
 	}
+	declared := maps.Clone(b.images)
 	for _, m := range release.Payload.All() {
 		for _, field := range imagesOf(m) {
 			if known[field.image] {
 				continue
 			}
-			if isPinned(field.image) && checkImage(field.image) == nil {
+			advice := b.adviceOn(field.image, declared)
+			if advice == "" {
 				known[field.image], added = true, true
 				b.images[b.nameFor(field.image)] = ResolvedImage{From: field.image, Image: field.image}
 				continue
@@ -74,37 +76,48 @@ func (b *builder) checkImages(release *Release) (added bool, problems []error) {
 			line, column := m.Places().At(field.path...)
 			problems = append(problems,
 				problemAt(release.SourceOf(m.Path), line, column, "%s: image %s is not resolved: %s",
-					m.ID(), field.image, b.adviceOn(field.image)))
+					m.ID(), field.image, advice))
 		}
 	}
 	return added, problems
 }
 
-// adviceOn returns what to change so that an image gets a digest.
-func (b *builder) adviceOn(image string) string {
-	var sharing []string
-	for _, name := range sortedKeys(b.images) {
-		if payload.RepositoryOf(b.images[name].From) == payload.RepositoryOf(image) {
-			sharing = append(sharing, b.images[name].From)
+// adviceOn returns what to change so that an image is one of those of release.yaml; "" for an image by digest in
+// another repository.
+func (b *builder) adviceOn(image string, declared map[string]ResolvedImage) string {
+	var sharing []string // names of images with the same repository
+	for _, name := range sortedKeys(declared) {
+		if payload.RepositoryOf(declared[name].From) == payload.RepositoryOf(image) {
+			sharing = append(sharing, name)
 		}
 	}
-	if len(sharing) > 1 {
+	_, digest, isPinned := strings.Cut(image, "@")
+	switch {
+	case len(sharing) > 0 && isPinned:
+		return fmt.Sprintf("it has the digest %s, and the image %s of the release is %s: name the same", digest,
+			strings.Join(sharing, " or "), declared[sharing[0]].Image)
+	case len(sharing) > 1:
+		var tags []string
+		for _, name := range sharing {
+			tags = append(tags, declared[name].From)
+		}
 		return fmt.Sprintf("%s has several images of its repository, so the tag must be one of theirs: write %s",
-			b.config.path, strings.Join(sharing, " or "))
-	}
-	if checkImage(image) != nil {
+			b.config.path, strings.Join(tags, " or "))
+	case checkImage(image) != nil:
 		return fmt.Sprintf("write it with its registry and a tag, and add that under images of %s", b.config.path)
+	case isPinned:
+		return ""
+	default:
+		return fmt.Sprintf("add it under images of %s, as in %q", b.config.path, b.nameFor(image)+": "+image)
 	}
-	return fmt.Sprintf("add it under images of %s, as in %q", b.config.path, b.nameFor(image)+": "+image)
 }
 
 // nameFor returns a name in image-references for an image of a manifest.
 func (b *builder) nameFor(image string) string {
 	name := strings.ToLower(path.Base(payload.RepositoryOf(image)))
-	if _, isTaken := b.images[name]; !isTaken {
-		return name
+	free := name
+	for count := 2; b.images[free].Image != ""; count++ {
+		free = fmt.Sprintf("%s-%d", name, count)
 	}
-	_, digest, _ := strings.Cut(image, "@sha256:")
-	unique := name + "-" + digest[:min(len(digest), 12)]
-	return strings.TrimSuffix(unique, "-")
+	return free
 }

@@ -130,15 +130,3 @@ func (c *componentFiles) digest() string {
 	}
 	return hex.EncodeToString(whole.Sum(nil))
 }
-
-// references returns the component's own image-references: the placeholders in its manifests. It returns nil if there
-// are none.
-func (c *componentFiles) references() (file string, found *payload.References, err error) {
-	for _, name := range sortedKeys(c.files) {
-		if path.Base(name) == payload.ImagesFile {
-			found, err = payload.ParseReferences(c.files[name])
-			return name, found, err
-		}
-	}
-	return "", nil, nil
-}

@@ -126,8 +126,8 @@ release.yaml:4: image c: REGISTRY/shop/none:1: index sha256:… has no image for
 					"other.example/y:2}]\n        image", 1),
 		}, "",
 			`web/a.yaml:18:9: Deployment shop/web: image other.example/web:1 is not resolved: add it under images of release.yaml, as in "web: other.example/web:1"
-web/b.yaml:17:9: Deployment shop/api: image api is not resolved: write it with its registry and a tag, and add that under images of release.yaml
-web/b.yaml:16:39: Deployment shop/api: image other.example/x:2 is not resolved: add it under images of release.yaml, as in "x: other.example/x:2"`},
+web/b.yaml:16:39: Deployment shop/api: image other.example/x:2 is not resolved: add it under images of release.yaml, as in "x: other.example/x:2"
+web/b.yaml:17:9: Deployment shop/api: image api is not resolved: write it with its registry and a tag, and add that under images of release.yaml`},
 		"one repository": {"./web", map[string]string{"web/a.yaml": deployment("web", "REGISTRY/shop/nolabel:3")},
 			"{a: REGISTRY/shop/nolabel:1, b: REGISTRY/shop/nolabel:one}",
 			`web/a.yaml:16:9: Deployment shop/web: image REGISTRY/shop/nolabel:3 is not resolved: release.yaml has several images of its repository, so the tag must be one of theirs: write REGISTRY/shop/nolabel:1 or REGISTRY/shop/nolabel:one`},

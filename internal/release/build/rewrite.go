@@ -2,13 +2,11 @@ package build
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
-	"maps"
 	"path"
 	"slices"
 	"strings"
-
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/runlevel/runlevel/internal/release/component"
 	"github.com/runlevel/runlevel/internal/text/yamltext"
@@ -29,7 +27,7 @@ func (b *builder) rewriteAll() []error {
 	var problems []error
 	taken := map[string]string{} // sources by names in the release
 	for _, read := range b.components {
-		rewriting, needles, err := b.rewritingFor(read, whole)
+		rewriting, err := b.rewritingFor(read, whole)
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -48,7 +46,7 @@ func (b *builder) rewriteAll() []error {
 			}
 			taken[file.name] = file.source
 			var unfit []error
-			file.text, unfit = rewrite(rewriting, needles, file.source, read.files[name])
+			file.text, unfit = rewrite(rewriting, file.source, read.files[name])
 			problems = append(problems, unfit...)
 			b.files = append(b.files, file)
 		}
@@ -56,48 +54,39 @@ func (b *builder) rewriteAll() []error {
 	return problems
 }
 
-// rewritingFor returns the replacements in the manifests of a component, and the texts without which a manifest has
-// nothing to replace. The images of release.yaml replace themselves, unless the component has placeholders for them.
-func (b *builder) rewritingFor(read *componentFiles, whole *payload.References) (*payload.Rewriting, [][]byte, error) {
-	file, own, err := read.references()
+// rewritingFor returns the replacements in the manifests of a component: its placeholders, and the images of
+// release.yaml.
+func (b *builder) rewritingFor(read *componentFiles, whole *payload.References) (*payload.Rewriting, error) {
+	file, own, err := component.ReadReferences(read.files)
 	if err != nil {
-		return nil, nil, problemAt(read.pathOf(b.config, file), 0, 0, "%w", err)
-	}
-	if own == nil {
-		own = &payload.References{Images: map[string]string{}}
-		for _, name := range sortedKeys(b.images) {
-			if from := b.images[name].From; !slices.Contains(slices.Collect(maps.Values(own.Images)), from) {
-				own.Images[name] = from
-			}
-		}
-	}
-	needles := [][]byte{[]byte("0.0.1-snapshot")}
-	for _, placeholder := range own.Images {
-		needles = append(needles, []byte(payload.RepositoryOf(placeholder)))
-	}
-	for _, image := range b.images {
-		needles = append(needles, []byte(payload.RepositoryOf(image.From)))
+		return nil, problemAt(read.pathOf(b.config, file), 0, 0, "%w", err)
 	}
 	rewriting, err := payload.NewRewriting(whole, own)
 	if err != nil {
-		return nil, nil, problemAt(read.pathOf(b.config, file), 0, 0, "%w", err)
+		return nil, problemAt(read.pathOf(b.config, file), 0, 0, "%w", err)
 	}
 	if missing := rewriting.Missing; len(missing) > 0 {
-		return nil, nil, problemAt(read.pathOf(b.config, file), 0, 0,
+		return nil, problemAt(read.pathOf(b.config, file), 0, 0,
 			"the release has no image %q, which %s stands for: "+
 				"add it under images of %s", missing[0], own.Images[missing[0]], b.config.path)
 	}
-	return rewriting, needles, nil
+	rewriting.ReportsAllParts = true
+	for _, image := range b.images {
+		rewriting.Replace(image.From, image.Image)
+	}
+	return rewriting, nil
 }
 
 // rewrite replaces images and versions in the values of a manifest. Its comments and keys stay as they are.
-func rewrite(rewriting *payload.Rewriting, needles [][]byte, file string, text []byte) ([]byte, []error) {
-	if !slices.ContainsFunc(needles, func(needle []byte) bool { return bytes.Contains(text, needle) }) {
+func rewrite(rewriting *payload.Rewriting, file string, text []byte) ([]byte, []error) {
+	whole, unknown, err := rewriting.Apply(text)
+	isUnchanged := err == nil && len(unknown) == 0 && bytes.Equal(whole, text)
+	if isUnchanged && !bytes.Contains(text, []byte(`\`)) {
 		return text, nil
 	}
 	values, err := yamltext.Values(text)
-	if err != nil && utilyaml.IsJSONBuffer(text) { // some JSON is not YAML
-		values, err = []yamltext.Span{{End: len(text)}}, nil
+	if err != nil && isUnchanged {
+		return text, nil // the reader of the release reports what is wrong
 	}
 	var syntax *yamltext.TextError
 	if errors.As(err, &syntax) {
@@ -107,7 +96,16 @@ func rewrite(rewriting *payload.Rewriting, needles [][]byte, file string, text [
 	var problems []error
 	copied := 0
 	for _, value := range values {
-		changed, unknown, err := rewriting.Apply(text[value.Start:value.End])
+		old := text[value.Start:value.End]
+		changed, unknown, err := rewriting.Apply(old)
+		if value.Unescaped != "" {
+			changed, unknown, err = rewriting.Apply([]byte(value.Unescaped))
+			if string(changed) == value.Unescaped {
+				changed = old
+			} else {
+				changed = quote(changed)
+			}
+		}
 		line := 1 + bytes.Count(text[:value.Start], []byte("\n"))
 		if err != nil {
 			return nil, []error{problemAt(file, line, 0, "%w", err)}
@@ -119,4 +117,14 @@ func rewrite(rewriting *payload.Rewriting, needles [][]byte, file string, text [
 		copied = value.End
 	}
 	return append(out, text[copied:]...), problems
+}
+
+// quote returns a value for between double quotes, for JSON and YAML.
+func quote(value []byte) []byte {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(string(value)) // a text can always be encoded
+	text := bytes.TrimSpace(out.Bytes())
+	return text[1 : len(text)-1]
 }

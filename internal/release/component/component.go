@@ -132,6 +132,18 @@ func ReadFiles(component fs.FS) (map[string][]byte, error) {
 	return nil, fmt.Errorf("it has no manifest: a manifest is a .yaml, .yml or .json file")
 }
 
+// ReadReferences returns the component's own image-references: the placeholders in its manifests. Without the file,
+// they are empty.
+func ReadReferences(files map[string][]byte) (file string, found *payload.References, err error) {
+	for _, name := range sortedKeys(files) {
+		if path.Base(name) == payload.ImagesFile {
+			found, err = payload.ParseReferences(files[name])
+			return name, found, err
+		}
+	}
+	return "", &payload.References{}, nil
+}
+
 // replaceFiles removes the component's old files from the release, and finds paths for the new.
 func (b *Build) replaceFiles(release fs.FS, files map[string][]byte, home string, layer *overlay.FS) error {
 	inBuild := map[string]string{} // files of the component, by their names in the build
@@ -235,13 +247,8 @@ func withVersion(release fs.FS, home, version string) fs.FS {
 func sortedKeys[V any](values map[string]V) []string { return slices.Sorted(maps.Keys(values)) }
 
 // imageReplacements returns the replacements of a build in the component's manifests; nil if the
-// component or the release has no image-references.
+// release has no image-references.
 func (b *Build) imageReplacements(release fs.FS, home, version string, files map[string][]byte) *payload.Rewriting {
-	file := slices.IndexFunc(sortedKeys(files), func(file string) bool { return path.Base(file) == payload.ImagesFile })
-	if file < 0 {
-		return nil
-	}
-	name := sortedKeys(files)[file]
 	text, err := fs.ReadFile(release, path.Join(home, payload.ImagesFile))
 	if err != nil {
 		return nil
@@ -251,11 +258,11 @@ func (b *Build) imageReplacements(release fs.FS, home, version string, files map
 		return nil // the error is reported when the release is loaded
 	}
 	whole.Name = cmp.Or(version, whole.Name)
+	file, own, err := ReadReferences(files)
 	wrong := func(cause payload.Cause, format string, args ...any) {
 		b.Problems = append(b.Problems,
-			payload.Problem{File: b.reserve(home, name), Cause: cause, Message: fmt.Sprintf(format, args...)})
+			payload.Problem{File: b.reserve(home, file), Cause: cause, Message: fmt.Sprintf(format, args...)})
 	}
-	own, err := payload.ParseReferences(files[name])
 	if err != nil {
 		wrong(payload.Mislabelled, "%s", err)
 		return nil

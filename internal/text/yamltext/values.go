@@ -2,6 +2,7 @@ package yamltext
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"unicode"
@@ -11,11 +12,17 @@ import (
 )
 
 // A Span is the range of a value in a text, as offsets of bytes.
-type Span struct{ Start, End int }
+type Span struct {
+	Start, End int
+	Unescaped  string // the value, if it has escapes such as \n; otherwise the text is the value
+}
 
 // Values returns where the values of a YAML file with any number of documents are, in order: each is a scalar without
-// its quotes, indicator, anchor and tag. Keys and comments are not values.
+// its quotes, indicator, anchor and tag. Keys and comments are not values. Of a JSON file it returns the texts.
 func Values(text []byte) ([]Span, error) {
+	if found, isJSON := jsonTexts(text); isJSON {
+		return found, nil
+	}
 	mark := len(text) - len(bytes.TrimPrefix(text, []byte("\ufeff")))
 	if odd := OddBreak(text[mark:]); odd >= 0 || bytes.Count(text, []byte("\r")) != bytes.Count(text, []byte("\r\n")) {
 		return nil, &TextError{Message: "it has line breaks of an unusual kind: save the file with line feeds"}
@@ -37,6 +44,28 @@ func Values(text []byte) ([]Span, error) {
 		if err := w.add(&document); err != nil {
 			return nil, err
 		}
+	}
+}
+
+// jsonTexts returns where the texts of a JSON file are. Some JSON is not YAML.
+func jsonTexts(text []byte) (found []Span, isJSON bool) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	for {
+		start := int(decoder.InputOffset())
+		token, err := decoder.Token()
+		if err != nil {
+			return found, errors.Is(err, io.EOF)
+		}
+		value, isText := token.(string)
+		end := int(decoder.InputOffset())
+		if !isText || bytes.HasPrefix(bytes.TrimSpace(text[end:]), []byte(":")) {
+			continue // it is no text, or a key
+		}
+		span := Span{Start: start + bytes.IndexByte(text[start:], '"') + 1, End: end - 1}
+		if bytes.IndexByte(text[span.Start:span.End], '\\') >= 0 {
+			span.Unescaped = value
+		}
+		found = append(found, span)
 	}
 }
 
@@ -65,6 +94,9 @@ func (w *valueWalk) add(node *yaml.Node) error {
 			Message: "the place of this value can't be determined: " +
 				"write it in one line and in quotes"}
 	}
+	if node.Style&yaml.DoubleQuotedStyle != 0 && bytes.IndexByte(w.text[span.Start:span.End], '\\') >= 0 {
+		span.Unescaped = node.Value
+	}
 	w.found = append(w.found, span)
 	return nil
 }
@@ -90,7 +122,7 @@ func (w *valueWalk) spanOf(node *yaml.Node) (Span, bool) {
 				break
 			}
 		}
-		return Span{start + 1, end}, end < len(w.text)
+		return Span{Start: start + 1, End: end}, end < len(w.text)
 	case node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
 		line := bytes.IndexByte(w.text[start:], '\n')
 		return w.match(node.Value, start+line+1)
@@ -113,7 +145,7 @@ func (w *valueWalk) match(value string, start int) (Span, bool) {
 		}
 		end += size
 	}
-	return Span{start, end}, true
+	return Span{Start: start, End: end}, true
 }
 
 // offset returns the offset of a line and a column, which counts characters.

@@ -40,8 +40,10 @@ func TestValuesAreFoundWithoutKeysAndComments(t *testing.T) {
 		"other letters":     {"ä: ö # ü\nß: [é, è]\n", []string{"ö", "é", "è"}},
 		"a mark":            {"\ufeffa: b\n", []string{"b"}},
 		"windows":           {"a: b\r\nc: |\r\n  d\r\n  e\r\nf: g\r\n", []string{"b", "  d\r\n  e", "g"}},
-		"JSON":              {"{\n\t\"a\": [\"b\", 1, null],\n\t\"c\": \"d\\n\"\n}", []string{"b", "1", "null", `d\n`}},
-		"nothing":           {"a:\nb: \"\"\n", nil},
+		"JSON":              {"{\n\t\"a\": [\"b\", 1, null],\n\t\"c\": \"d\\n\"\n}", []string{"b", `d\n`}},
+		"JSON alone": {`{"a\/": "\ud83d\ude00", "b" : "c\/d"} {"e": ["f"]}`,
+			[]string{`\ud83d\ude00`, `c\/d`, "f"}},
+		"nothing": {"a:\nb: \"\"\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, valuesOf(t, test.text)); diff != "" {
