@@ -13,12 +13,12 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-const (
-	maxEntries = 100_000 // files of an archive
-	tarBlock   = 512
-)
+const maxEntries = 100_000 // files of an archive
 
-// A section is the place of a file in an archive.
+// errLink is the error of a file whose content is elsewhere than its name in a tar.
+var errLink = errors.New("it is a link or a sparse file in the archive: pack it with plain files")
+
+// A section is the place of a file in an archive. Its size is negative for a link or a sparse file.
 type section struct{ offset, size int64 }
 
 // An archive is a tar of a layout. Its files are read where they are in the tar.
@@ -35,7 +35,7 @@ func openArchive(path string) (*archive, error) {
 	if err != nil {
 		return nil, WithoutPath(err)
 	}
-	sections, err := findSections(file, false)
+	sections, err := findSections(file)
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -46,9 +46,8 @@ func openArchive(path string) (*archive, error) {
 	return &archive{file: file, sections: sections}, nil
 }
 
-// findSections returns the places of the files in a tar. A partial tar may end anywhere. If the layout is in a folder
-// of the tar, the names are those in the folder.
-func findSections(file *os.File, isPartial bool) (map[string]section, error) {
+// findSections returns the places of the files in a tar. If the layout is in a folder of it, names begin there.
+func findSections(file *os.File) (map[string]section, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
@@ -56,7 +55,7 @@ func findSections(file *os.File, isPartial bool) (map[string]section, error) {
 	sections, top := map[string]section{}, ""
 	for entries := tar.NewReader(file); ; {
 		header, err := entries.Next()
-		if err == io.EOF || err != nil && (isPartial || len(sections) == 0) {
+		if err == io.EOF || err != nil && len(sections) == 0 {
 			break
 		}
 		if err != nil {
@@ -67,11 +66,14 @@ func findSections(file *os.File, isPartial bool) (map[string]section, error) {
 			return nil, err
 		}
 		switch {
-		case header.Typeflag != tar.TypeReg || isSparse(header):
+		case header.Typeflag == tar.TypeDir || header.Typeflag == tar.TypeXGlobalHeader:
 			continue
-		case offset+header.Size > info.Size() && !isPartial:
+		case header.Typeflag != tar.TypeReg || isSparse(header):
+			header.Size = -1
+		case offset+header.Size > info.Size():
 			return nil, errors.New("it's cut off: the end is missing")
-		case len(sections) == maxEntries:
+		}
+		if len(sections) == maxEntries {
 			return nil, SizeError(fmt.Sprintf("it has more than %d files, which is the limit", maxEntries))
 		}
 		name := path.Clean(header.Name)
@@ -111,10 +113,15 @@ func (a *archive) open(name string) (io.ReadSeekCloser, error) {
 	if !isThere {
 		return nil, &RewordedError{Text: "the archive doesn't have it", Err: ErrNotFound}
 	}
+	if place.size < 0 {
+		return nil, errLink
+	}
 	return sectionReader{io.NewSectionReader(a.file, place.offset, place.size)}, nil
 }
 
 var errReadOnly = errors.New("an archive that was opened for reading can't be written")
+
+func (*archive) begin(context.Context) (*os.Root, error) { return nil, errReadOnly }
 
 func (*archive) putBlob(context.Context, v1.Descriptor, func(int64) (io.ReadCloser, error)) error {
 	return errReadOnly

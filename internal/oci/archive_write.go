@@ -3,208 +3,170 @@ package oci
 import (
 	"archive/tar"
 	"bytes"
-	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
-	"github.com/gofrs/flock"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// A newArchive is an unfinished archive. It replaces a file when it is complete. If this process is killed, the
-// next one takes over the blobs of the partial file.
+// A newArchive is an archive under change. Its new blobs are in a folder next to it, where an interrupted copy
+// continues, until commit writes a new file.
 type newArchive struct {
-	path string
-	old  *archive // whose blobs are kept; nil if there was none
-
-	mu      sync.Mutex
-	partial archive
-	lock    *flock.Flock
-	end     int64           // of the last section
-	used    map[string]bool // blobs that are part of the result
-	busy    sync.Map
+	*folder
+	file string
+	old  *archive // the archive as it is; nil if there is none
 }
 
-func createArchive(path string) (*newArchive, error) {
-	created := &newArchive{path: path, used: map[string]bool{}}
-	if _, err := os.Stat(path); err == nil {
-		if created.old, err = openArchive(path); err != nil {
+func createArchive(ctx context.Context, path string) (*newArchive, error) {
+	n := &newArchive{file: path, folder: &folder{path: path + partialSuffix}}
+	if _, err := n.begin(ctx); err != nil {
+		return nil, err
+	}
+	if err := n.openOld(); err != nil {
+		return nil, errors.Join(err, n.close())
+	}
+	return n, nil
+}
+
+// openOld opens the archive as it is, unless it has something that a new file would lack.
+func (n *newArchive) openOld() error {
+	if _, err := os.Stat(n.file); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	var err error
+	if n.old, err = openArchive(n.file); err != nil {
+		return err
+	}
+	for name, place := range n.old.sections {
+		if place.size < 0 {
+			return errLink
+		}
+		if name == "manifest.json" {
+			return errors.New(`its manifest.json, of "docker save", would be lost: write to another file`)
+		}
+	}
+	return nil
+}
+
+func (n *newArchive) open(name string) (io.ReadSeekCloser, error) {
+	file, err := n.folder.open(name)
+	if errors.Is(err, ErrNotFound) && n.old != nil {
+		return n.old.open(name)
+	}
+	return file, err
+}
+
+// commit writes a new file with all that the index needs. Later changes start from it.
+func (n *newArchive) commit(ctx context.Context, index []byte) error {
+	if index != nil {
+		if err := n.replace(ctx, index); err != nil {
+			return diskError(n.file, err)
+		}
+	}
+	return n.root.RemoveAll("blobs")
+}
+
+func (n *newArchive) replace(ctx context.Context, index []byte) error {
+	path := filepath.Join(n.folder.path, "new.tar")
+	written, err := n.root.Create(filepath.Base(path))
+	if err != nil {
+		return err
+	}
+	if err = n.write(ctx, written, index); err == nil {
+		err = written.Sync()
+	}
+	if err = errors.Join(err, written.Close()); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	if n.old != nil {
+		err = n.old.close()
+		n.old = nil
+	}
+	if err == nil {
+		err = os.Rename(path, n.file)
+	}
+	return errors.Join(err, n.openOld())
+}
+
+// write writes an archive with the blobs that an index needs. What a damaged one lacks, it lacks afterwards, too.
+func (n *newArchive) write(ctx context.Context, out io.Writer, index []byte) error {
+	names, err := n.needed(index)
+	if err != nil {
+		return err
+	}
+	archive, buffer := tar.NewWriter(out), make([]byte, copyBuffer)
+	add := func(name string, content io.ReadSeeker) error {
+		size, err := content.Seek(0, io.SeekEnd)
+		if err == nil {
+			_, err = content.Seek(0, io.SeekStart)
+		}
+		if err == nil {
+			err = archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: size})
+		}
+		if err == nil {
+			_, err = io.CopyBuffer(struct{ io.Writer }{archive}, Interruptible(ctx, content), buffer)
+		}
+		return err
+	}
+	err = errors.Join(add(LayoutFile, strings.NewReader(layoutVersion)), add(indexFile, bytes.NewReader(index)))
+	for _, name := range names {
+		file, missing := n.open(name)
+		if err != nil || errors.Is(missing, ErrNotFound) {
+			continue
+		}
+		if err = missing; err == nil {
+			err = errors.Join(add(name, file), file.Close())
+		}
+	}
+	return errors.Join(err, archive.Close())
+}
+
+// needed returns the names of the blobs below an index, sorted.
+func (n *newArchive) needed(index []byte) ([]string, error) {
+	none := blobPath(v1.Hash{})           // of a manifest without a config or subject
+	needed := map[string]bool{none: true} // true for manifests
+	for raw, todo := index, []string(nil); ; todo = todo[1:] {
+		var parts struct {
+			Config    v1.Descriptor   `json:"config"`
+			Subject   v1.Descriptor   `json:"subject"`
+			Layers    []v1.Descriptor `json:"layers"`
+			Manifests []v1.Descriptor `json:"manifests"`
+		}
+		_ = json.Unmarshal(raw, &parts) // what is no manifest has no parts
+		for _, blob := range append(parts.Layers, parts.Config) {
+			name := blobPath(blob.Digest)
+			needed[name] = needed[name]
+		}
+		for _, manifest := range append(parts.Manifests, parts.Subject) {
+			if name := blobPath(manifest.Digest); !needed[name] {
+				needed[name], todo = true, append(todo, name)
+			}
+		}
+		if len(todo) == 0 {
+			delete(needed, none)
+			return slices.Sorted(maps.Keys(needed)), nil
+		}
+		var err error
+		if raw, err = readAll(n, todo[0]); err != nil && !errors.Is(err, ErrNotFound) {
 			return nil, err
 		}
 	}
-	partial, err := os.OpenFile(path+partialSuffix, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, diskError(path, err)
-	}
-	created.lock = flock.New(path+partialSuffix, flock.SetFlag(os.O_RDONLY))
-	if locked, err := created.lock.TryLock(); err != nil || !locked {
-		partial.Close()
-		return nil, errors.Join(errors.New("another process writes to it"), err)
-	}
-	sections, err := findSections(partial, true)
-	if err != nil {
-		return nil, errors.Join(err, created.close())
-	}
-	created.partial = archive{file: partial, sections: sections}
-	for _, place := range sections {
-		created.end = max(created.end, place.offset+padded(place.size))
-	}
-	if place, isComplete := sections[LayoutFile]; isComplete { // it was about to be renamed
-		created.end = place.offset - tarBlock
-		delete(sections, LayoutFile)
-		delete(sections, indexFile)
-	}
-	return created, nil
-}
-
-// padded returns the size of a file in a tar.
-func padded(size int64) int64 { return (size + tarBlock - 1) / tarBlock * tarBlock }
-
-func (n *newArchive) open(name string) (io.ReadSeekCloser, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if _, isBlob := n.partial.sections[name]; isBlob {
-		n.used[name] = true
-		return n.partial.open(name)
-	}
-	if n.old == nil {
-		return nil, &RewordedError{Text: "the archive doesn't have it", Err: ErrNotFound}
-	}
-	return n.old.open(name)
-}
-
-// place returns the place of a file, which is at the end if the archive doesn't have it.
-func (n *newArchive) place(name string, size int64) (section, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if place, isThere := n.partial.sections[name]; isThere && place.size == size {
-		n.used[name] = true
-		return place, nil
-	}
-	return n.reserve(name, size)
-}
-
-// reserve returns a new place at the end.
-func (n *newArchive) reserve(name string, size int64) (section, error) {
-	var header bytes.Buffer
-	entry := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: size}
-	if err := tar.NewWriter(&header).WriteHeader(entry); err != nil {
-		return section{}, err
-	}
-	if _, err := n.partial.file.WriteAt(header.Bytes(), n.end); err != nil {
-		return section{}, err
-	}
-	place := section{n.end + int64(header.Len()), size}
-	n.end = place.offset + padded(size)
-	n.partial.sections[name], n.used[name] = place, true
-	return place, nil
-}
-
-func (n *newArchive) putBlob(ctx context.Context, described v1.Descriptor,
-	open func(offset int64) (io.ReadCloser, error)) error {
-	defer lockDigest(&n.busy, described.Digest)()
-	found, err := n.place(blobPath(described.Digest), described.Size)
-	if err == nil {
-		err = writeBlob(ctx, place{file: n.partial.file, offset: found.offset}, described, open)
-	}
-	return diskError(n.path, err)
-}
-
-// commit adds the blobs of the old archive, and the index, and replaces the old archive.
-func (n *newArchive) commit(ctx context.Context, index []byte) error {
-	err := n.finish(ctx, index)
-	if err == nil {
-		err = os.Rename(n.path+partialSuffix, n.path)
-	}
-	return diskError(n.path, err)
-}
-
-func (n *newArchive) finish(ctx context.Context, index []byte) error {
-	if err := n.dropUnused(); err != nil {
-		return err
-	}
-	if n.old != nil {
-		if err := n.keepOld(ctx); err != nil {
-			return err
-		}
-	}
-	for _, file := range []struct {
-		name    string
-		content []byte
-	}{{LayoutFile, []byte(layoutVersion)}, {indexFile, index}} {
-		place, err := n.place(file.name, int64(len(file.content)))
-		if err != nil {
-			return err
-		}
-		if _, err := n.partial.file.WriteAt(file.content, place.offset); err != nil {
-			return err
-		}
-	}
-	if err := n.partial.file.Truncate(n.end); err != nil {
-		return err
-	}
-	return n.partial.file.Truncate(n.end + 2*tarBlock) // a tar ends with two empty blocks
-}
-
-// keepOld copies the blobs of the old archive that the new one doesn't have.
-func (n *newArchive) keepOld(ctx context.Context) error {
-	for _, name := range slices.Sorted(maps.Keys(n.old.sections)) {
-		if _, isThere := n.partial.sections[name]; isThere || !strings.HasPrefix(name, "blobs/") {
-			continue
-		}
-		from := n.old.sections[name]
-		place, err := n.place(name, from.size)
-		if err != nil {
-			return err
-		}
-		content := Interruptible(ctx, io.NewSectionReader(n.old.file, from.offset, from.size))
-		if _, err := io.Copy(io.NewOffsetWriter(n.partial.file, place.offset), content); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// dropUnused removes what an interrupted process has left and is not part of this result: the others move up.
-func (n *newArchive) dropUnused() error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	old := n.partial.sections
-	byPlace := func(a, b string) int { return cmp.Compare(old[a].offset, old[b].offset) }
-	names := slices.SortedFunc(maps.Keys(old), byPlace)
-	n.partial.sections, n.end = map[string]section{}, 0
-	for _, name := range names {
-		if !n.used[name] {
-			continue
-		}
-		place, err := n.reserve(name, old[name].size)
-		if err != nil {
-			return err
-		}
-		if place == old[name] {
-			continue
-		}
-		content := io.NewSectionReader(n.partial.file, old[name].offset, place.size)
-		if _, err := io.Copy(io.NewOffsetWriter(n.partial.file, place.offset), content); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (n *newArchive) close() error {
-	err := errors.Join(n.partial.file.Close(), n.lock.Unlock())
-	if n.end == 0 { // nothing to continue with
-		err = errors.Join(err, os.Remove(n.path+partialSuffix))
-	}
+	var err error
 	if n.old != nil {
-		err = errors.Join(err, n.old.close())
+		err = n.old.close()
 	}
-	return err
+	if _, missing := os.Stat(filepath.Join(n.folder.path, "blobs")); missing != nil { // nothing to continue with
+		err = errors.Join(err, os.RemoveAll(n.folder.path))
+	}
+	return errors.Join(err, n.folder.close())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"sync"
@@ -79,6 +80,14 @@ func (c *client) addScope(scope string) {
 	}
 }
 
+// dropScope removes a right that was added.
+func (c *client) dropScope(scope string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.scopes = slices.DeleteFunc(slices.Clone(c.scopes), func(other string) bool { return other == scope })
+	c.loggedIn = nil
+}
+
 // address returns the URL of something in the repository.
 func (c *client) address(format string, values ...any) string {
 	return fmt.Sprintf("%s://%s/v2/%s/", c.repo.Scheme(), c.repo.RegistryStr(), c.repo.RepositoryStr()) +
@@ -95,20 +104,15 @@ func (c *client) do(request *http.Request, codes ...int) (*http.Response, error)
 	return response, err
 }
 
-// doUnlessDropped sends a request again if the registry is busy, but not after a dropped connection.
-func (c *client) doUnlessDropped(request *http.Request, codes ...int) (*http.Response, error) {
-	var response *http.Response
-	var dropped error
-	err := retry(request.Context(), c.attempts.Load(), func() (err error) {
-		var temporary *temporaryError
-		response, err = c.doOnce(request, codes...)
-		if errors.As(err, &temporary) && !temporary.isAnswer {
-			dropped, err = err, nil
-		}
-		return err
-	})
-	if dropped != nil {
-		return nil, dropped
+// ask sends a request without a body.
+func (c *client) ask(ctx context.Context, method, address string, codes ...int) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := c.do(request, codes...)
+	if err == nil {
+		response.Body.Close() // the headers say it all
 	}
 	return response, err
 }
@@ -159,18 +163,29 @@ func (c *client) classify(err error) error {
 func (c *client) classifyStatus(err error, response *http.Response) error {
 	explained := explain(c.repo.RegistryStr(), noPart, err)
 	if wait, mayWait := retryAfter(response.Header); mayWait && isTemporaryStatus(response.StatusCode) {
-		return &temporaryError{err: explained, isAnswer: true, wait: wait}
+		return &temporaryError{err: explained, wait: wait}
 	}
 	return explained
 }
 
-// get returns the response to a GET request with one of the codes.
-func (c *client) get(ctx context.Context, address string, header http.Header, codes ...int) (
-	*http.Response, error) {
+// read returns a response with one of the codes, and its whole body.
+func (c *client) read(ctx context.Context, address, accept string, codes ...int) ([]byte, *http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	request.Header = header
-	return c.do(request, codes...)
+	request.Header.Set("Accept", accept)
+	var response *http.Response
+	var raw []byte
+	err = retry(ctx, c.attempts.Load(), func() (err error) {
+		if response, err = c.doOnce(request, codes...); err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if raw, err = io.ReadAll(response.Body); err != nil {
+			return c.classify(err)
+		}
+		return nil
+	})
+	return raw, response, err
 }

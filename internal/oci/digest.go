@@ -10,7 +10,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// A DigestReader compares a stream with the size and digest of its descriptor.
+// A DigestReader compares a stream with the size and digest of its descriptor. It returns no more than that size.
 type DigestReader struct {
 	from io.Reader
 	want v1.Descriptor
@@ -28,11 +28,12 @@ func NewDigestReader(reader io.Reader, want v1.Descriptor) (*DigestReader, error
 
 func (d *DigestReader) Read(p []byte) (int, error) {
 	n, err := d.from.Read(p)
+	left := d.want.Size - d.size
 	d.size += int64(n)
-	d.sum.Write(p[:n])
 	if d.size > d.want.Size {
-		return n, wrongSize(d.size, d.want.Size)
+		n, err = int(max(left, 0)), wrongSize(d.size, d.want.Size)
 	}
+	d.sum.Write(p[:n])
 	return n, err
 }
 

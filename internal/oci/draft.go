@@ -2,16 +2,17 @@ package oci
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
@@ -20,15 +21,19 @@ import (
 const archiveSuffix = ".tar"
 
 // CreateLayout opens a layout to write to. If it isn't there, it is created: an archive if its name ends with .tar, and
-// a folder otherwise.
-func CreateLayout(path string) (*Layout, error) {
+// a folder otherwise. An archive that another process writes to is waited for.
+func CreateLayout(ctx context.Context, path string) (*Layout, error) {
 	layout := &Layout{draft: newDraft()}
 	info, err := os.Stat(path)
 	switch isThere := err == nil; {
 	case isThere && info.Mode().IsRegular(), !isThere && strings.HasSuffix(path, archiveSuffix):
-		layout.draft.isNew = !isThere
-		layout.files, err = createArchive(path)
-		return layout, err
+		created, err := createArchive(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		layout.draft.isChanged.Store(created.old == nil)
+		layout.files = created
+		return layout, nil
 	case isThere && !info.IsDir():
 		return nil, errors.New("it is neither a file nor a folder")
 	case isThere && !IsLayout(path):
@@ -37,62 +42,49 @@ func CreateLayout(path string) (*Layout, error) {
 		}
 	}
 	_, err = os.Stat(filepath.Join(path, indexFile))
-	layout.draft.isNew = err != nil
+	layout.draft.isChanged.Store(err != nil)
 	layout.files = &folder{path: path}
 	return layout, nil
 }
 
 // A draft has the changes of a layout until they are committed.
 type draft struct {
-	isNew bool // there is no index yet
+	isChanged atomic.Bool // also if there is no index yet
 
 	mu        sync.Mutex
+	index     *v1.IndexManifest // of the layout; nil before it is read
+	images    []v1.Descriptor   // those of the index and the added ones; nil before they are asked for
 	added     []v1.Descriptor
-	untagged  []v1.Descriptor // added if no manifest contains them
-	nested    map[v1.Hash]bool
 	referrers map[v1.Hash]*referrer // what is known of manifests: nil for one without a subject
 }
 
-func newDraft() *draft { return &draft{nested: map[v1.Hash]bool{}, referrers: map[v1.Hash]*referrer{}} }
+func newDraft() *draft { return &draft{referrers: map[v1.Hash]*referrer{}} }
 
-// merge returns the entries of an index with those of the draft. A tag that was written again is moved.
-func (d *draft) merge(images []v1.Descriptor) []v1.Descriptor {
+// entryKey returns what an index has once: a name, or the digest of an entry without one.
+func entryKey(entry v1.Descriptor) string {
+	return cmp.Or(entry.Annotations[refName], entry.Digest.String())
+}
+
+// add adds an entry. A tag that was written again is moved.
+func (d *draft) add(entry v1.Descriptor) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.added = append(slices.DeleteFunc(d.added, func(old v1.Descriptor) bool {
+		return entryKey(old) == entryKey(entry)
+	}), entry)
+	d.images = nil
+}
+
+// merge returns the entries of the index with those that were added.
+func (d *draft) merge() []v1.Descriptor {
+	replaced := map[string]bool{}
 	for _, entry := range d.added {
-		images = slices.DeleteFunc(images, func(old v1.Descriptor) bool {
-			name := entry.Annotations[refName]
-			return old.Annotations[refName] == name && (name != "" || old.Digest == entry.Digest)
-		})
-		images = append(images, entry)
+		replaced[entryKey(entry)] = true
 	}
-	return images
-}
-
-// settle adds the manifests without a tag that no other manifest contains, and reports whether there are any changes.
-func (d *draft) settle(images []v1.Descriptor) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, entry := range d.untagged {
-		isSame := func(other v1.Descriptor) bool {
-			return other.Digest == entry.Digest && repositoryOf(other) == repositoryOf(entry)
-		}
-		if !d.nested[entry.Digest] && !slices.ContainsFunc(images, isSame) && !slices.ContainsFunc(d.added, isSame) {
-			d.added = append(d.added, entry)
-		}
-	}
-	d.untagged = nil
-	return d.isNew || len(d.added) > 0
-}
-
-// repositoryOf returns the name of an entry without its tag or digest.
-func repositoryOf(entry v1.Descriptor) string {
-	name := entry.Annotations[refName]
-	name, _, _ = strings.Cut(name, "@")
-	if colon := strings.LastIndex(name, ":"); colon > strings.LastIndex(name, "/") {
-		return name[:colon]
-	}
-	return name
+	images := slices.DeleteFunc(slices.Clone(d.index.Manifests), func(old v1.Descriptor) bool {
+		return replaced[entryKey(old)]
+	})
+	return append(images, d.added...)
 }
 
 // referrer returns an image of a layout as a referrer, or nil if it has no subject.
@@ -137,6 +129,7 @@ func (l *Layout) HasBlob(ctx context.Context, described v1.Descriptor) (bool, er
 // PutBlob implements Target.
 func (l *Layout) PutBlob(ctx context.Context, described v1.Descriptor,
 	open func(offset int64) (io.ReadCloser, error)) error {
+	l.draft.isChanged.Store(true)
 	return l.files.putBlob(ctx, described, open)
 }
 
@@ -149,17 +142,16 @@ func (l *Layout) PutManifest(ctx context.Context, described v1.Descriptor, raw [
 	if err != nil {
 		return err
 	}
-	var index v1.IndexManifest
-	if err := json.Unmarshal(raw, &index); err != nil {
-		return fmt.Errorf("manifest %s: %w", described.Digest, err)
-	}
 	entry := v1.Descriptor{
 		MediaType: mediaType(raw, described.MediaType), Digest: described.Digest, Size: int64(len(raw)),
 	}
-	err = l.files.putBlob(ctx, entry, func(offset int64) (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(raw[offset:])), nil
-	})
-	if err != nil {
+	isThere, err := l.HasBlob(ctx, entry)
+	if err == nil && !isThere {
+		err = l.PutBlob(ctx, entry, func(offset int64) (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader(raw[offset:])), nil
+		})
+	}
+	if err != nil || tag == "" && refers == nil {
 		return err
 	}
 	if refers != nil {
@@ -168,46 +160,47 @@ func (l *Layout) PutManifest(ctx context.Context, described v1.Descriptor, raw [
 	if name := l.entryName(entry.Digest, tag); name != "" {
 		entry.Annotations = map[string]string{refName: name}
 	}
-	l.draft.add(entry, index.Manifests, tag == "" && refers == nil)
+	l.draft.add(entry)
 	return nil
 }
 
-// entryName returns the name of an image in the index.
+// entryName returns the name of an image in the index. One without a tag has only a name if it belongs to a repository.
 func (l *Layout) entryName(digest v1.Hash, tag string) string {
+	isTag := tag != "" && tag != digest.String()
 	switch {
-	case l.repository == "":
-		return tag
-	case tag == "":
-		return l.repository + "@" + digest.String()
-	default:
+	case l.repository != "" && isTag:
 		return l.repository + ":" + tag
+	case l.repository != "":
+		return l.repository + "@" + digest.String()
+	case isTag:
+		return tag
+	default:
+		return ""
 	}
 }
 
-func (d *draft) add(entry v1.Descriptor, nested []v1.Descriptor, mayBeNested bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, child := range nested {
-		d.nested[child.Digest] = true
-	}
-	if mayBeNested {
-		d.untagged = append(d.untagged, entry)
-	} else {
-		d.added = append(d.added, entry)
-	}
-}
-
-// Commit implements Target.
+// Commit implements Target. It reads the index again: another process may have written to it before this one.
 func (l *Layout) Commit(ctx context.Context) error {
-	index, err := l.index()
-	if err != nil {
+	if _, err := l.files.begin(ctx); err != nil {
 		return err
 	}
-	if !l.draft.settle(index.Manifests) {
-		return nil
+	d := l.draft
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var err error
+	if d.index, err = l.readIndex(); err != nil {
+		return err
 	}
-	index.Manifests = l.draft.merge(index.Manifests)
-	raw, err := json.Marshal(index)
+	isNew := func(entry v1.Descriptor) bool {
+		return !slices.ContainsFunc(d.index.Manifests, func(old v1.Descriptor) bool {
+			return old.Digest == entry.Digest && entryKey(old) == entryKey(entry)
+		})
+	}
+	if !d.isChanged.Load() && !slices.ContainsFunc(d.added, isNew) {
+		return l.files.commit(ctx, nil)
+	}
+	d.index.Manifests = d.merge()
+	raw, err := json.Marshal(d.index)
 	if err != nil {
 		return err
 	}
@@ -217,8 +210,7 @@ func (l *Layout) Commit(ctx context.Context) error {
 	if err := l.files.commit(ctx, raw); err != nil {
 		return err
 	}
-	l.draft.mu.Lock()
-	defer l.draft.mu.Unlock()
-	l.draft.added, l.draft.isNew = nil, false
+	d.added, d.images = nil, nil
+	d.isChanged.Store(false)
 	return nil
 }

@@ -72,6 +72,7 @@ func explainConnection(registry string, err error) string {
 		timeout     net.Error
 		attempt     attemptError
 	)
+	isTimeout := errors.As(err, &timeout) && timeout.Timeout()
 	switch {
 	case errors.As(err, &unknown):
 		return fmt.Sprintf("the certificate of %s is of an authority that isn't trusted: set SSL_CERT_FILE to that "+
@@ -82,7 +83,7 @@ func explainConnection(registry string, err error) string {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Sprintf("nothing answers at %s (connection refused): check its name and port, and that it's running",
 			registry)
-	case errors.As(err, &attempt) && attempt.isDropped():
+	case errors.As(err, &attempt) && !isTimeout && isDropped(err):
 		return fmt.Sprintf("%s closes the connection without an answer: check that a registry listens there, or try "+
 			"again later", registry)
 	case errors.As(err, &unknownHost):
@@ -91,10 +92,12 @@ func explainConnection(registry string, err error) string {
 		return unending.Error()
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return plainHTTPError{host: registry}.Error()
-	case errors.As(err, &timeout) && timeout.Timeout():
+	case isTimeout:
 		return fmt.Sprintf("%s doesn't answer in time: check your network, or try again later", registry)
 	case errors.As(err, &onlyHTTP):
 		return onlyHTTP.Error()
+	case isDropped(err):
+		return registry + " closed the connection in the middle of its answer: try again later"
 	default:
 		return ""
 	}

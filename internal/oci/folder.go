@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -29,10 +31,10 @@ const (
 type folder struct {
 	path string
 
-	mu   sync.Mutex
-	root *os.Root     // nil before the first change
-	lock *flock.Flock // of oci-layout: one process at a time changes a layout
-	busy sync.Map     // a mutex for each digest
+	mu      sync.Mutex
+	root    *os.Root     // nil before the first change
+	process *flock.Flock // of oci-layout: one process at a time changes a layout
+	busy    sync.Map     // a mutex for each digest
 }
 
 // open opens a file of the layout. Links may lead out of the layout, as those of some build
@@ -59,40 +61,59 @@ func (f *folder) open(name string) (io.ReadSeekCloser, error) {
 func (f *folder) begin(ctx context.Context) (*os.Root, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.root != nil {
-		return f.root, nil
+	for f.root == nil {
+		if err := f.tryBegin(ctx); ctx.Err() != nil || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, cmp.Or(context.Cause(ctx), diskError(f.path, err))
+		}
 	}
+	return f.root, nil
+}
+
+// tryBegin fails with ErrNotExist if another process removes the folder of an archive meanwhile.
+func (f *folder) tryBegin(ctx context.Context) error {
 	if err := os.MkdirAll(f.path, 0o755); err != nil {
-		return nil, err
+		return err
 	}
 	root, err := os.OpenRoot(f.path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	marker, err := root.OpenFile(LayoutFile, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, errors.Join(err, root.Close())
+		return errors.Join(err, root.Close())
 	}
 	defer marker.Close()
-	f.lock = flock.New(filepath.Join(f.path, LayoutFile), flock.SetFlag(os.O_RDONLY))
-	_, err = f.lock.TryLockContext(ctx, lockInterval)
-	if info, statErr := marker.Stat(); err == nil && statErr == nil && info.Size() == 0 {
+	f.process = flock.New(filepath.Join(f.path, LayoutFile), flock.SetFlag(os.O_RDONLY))
+	_, err = f.process.TryLockContext(ctx, lockInterval)
+	var held, now fs.FileInfo
+	if err == nil {
+		held, err = marker.Stat()
+	}
+	if err == nil {
+		now, err = os.Stat(f.process.Path())
+	}
+	if err == nil && !os.SameFile(held, now) {
+		err = fs.ErrNotExist
+	}
+	if err == nil && held.Size() == 0 {
 		_, err = marker.WriteString(layoutVersion)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.lock.Unlock(), root.Close())
+		return errors.Join(err, root.Close(), f.process.Unlock())
 	}
 	f.root = root
-	return root, nil
+	return nil
 }
 
 func (f *folder) putBlob(ctx context.Context, described v1.Descriptor,
 	open func(offset int64) (io.ReadCloser, error)) error {
 	root, err := f.begin(ctx)
 	if err != nil {
-		return diskError(f.path, err)
+		return err
 	}
-	defer lockDigest(&f.busy, described.Digest)()
+	busy, _ := f.busy.LoadOrStore(described.Digest, &sync.Mutex{})
+	busy.(*sync.Mutex).Lock()
+	defer busy.(*sync.Mutex).Unlock()
 	name := blobPath(described.Digest)
 	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return diskError(f.path, err)
@@ -106,10 +127,10 @@ func (f *folder) putBlob(ctx context.Context, described v1.Descriptor,
 	if err != nil {
 		return diskError(f.path, err)
 	}
-	err = writeBlob(ctx, place{file: partial, begin: info.Size()}, described, open)
+	err = writeBlob(ctx, partial, info.Size(), described, open)
 	if isWrong(err) && info.Size() > 0 { // what was there before is perhaps the reason
 		if err = partial.Truncate(0); err == nil {
-			err = writeBlob(ctx, place{file: partial}, described, open)
+			err = writeBlob(ctx, partial, 0, described, open)
 		}
 	}
 	if isWrong(err) {
@@ -124,17 +145,9 @@ func (f *folder) putBlob(ctx context.Context, described v1.Descriptor,
 	return diskError(f.path, err)
 }
 
-// A place is where in a file a blob is written, and how much of it is there.
-type place struct {
-	file   *os.File
-	offset int64
-	begin  int64
-}
-
-// writeBlob writes the rest of a blob, and compares all of it with its digest.
-func writeBlob(ctx context.Context, p place, described v1.Descriptor,
+// writeBlob writes the rest of a blob after its begin, and compares all of it with its digest.
+func writeBlob(ctx context.Context, file *os.File, begin int64, described v1.Descriptor,
 	open func(offset int64) (io.ReadCloser, error)) error {
-	begin := p.begin
 	if begin > described.Size {
 		return wrongSize(begin, described.Size)
 	}
@@ -147,7 +160,7 @@ func writeBlob(ctx context.Context, p place, described v1.Descriptor,
 		rest = opened
 	}
 	defer rest.Close()
-	whole := io.MultiReader(io.NewSectionReader(p.file, p.offset, begin), rest)
+	whole := io.MultiReader(io.NewSectionReader(file, 0, begin), rest)
 	checked, err := NewDigestReader(Interruptible(ctx, whole), described)
 	if err != nil {
 		return err
@@ -157,21 +170,17 @@ func writeBlob(ctx context.Context, p place, described v1.Descriptor,
 		return err
 	}
 	// without ReadFrom of the file, which has a small buffer
-	written := struct{ io.Writer }{io.NewOffsetWriter(p.file, p.offset+begin)}
+	written := struct{ io.Writer }{io.NewOffsetWriter(file, begin)}
 	if _, err := io.CopyBuffer(written, checked, buffer); err != nil {
 		return err
 	}
 	return checked.Verify()
 }
 
-// lockDigest locks a digest within this process, and returns the function that unlocks it.
-func lockDigest(busy *sync.Map, digest v1.Hash) func() {
-	lock, _ := busy.LoadOrStore(digest, &sync.Mutex{})
-	lock.(*sync.Mutex).Lock()
-	return lock.(*sync.Mutex).Unlock
-}
-
 func (f *folder) commit(ctx context.Context, index []byte) error {
+	if index == nil {
+		return nil
+	}
 	root, err := f.begin(ctx)
 	if err == nil {
 		err = root.WriteFile(indexFile+partialSuffix, index, 0o644)
@@ -188,13 +197,14 @@ func (f *folder) close() error {
 	if f.root == nil {
 		return nil
 	}
-	err := errors.Join(f.root.Close(), f.lock.Unlock())
+	err := errors.Join(f.root.Close(), f.process.Unlock())
 	f.root = nil
 	return err
 }
 
 // diskError explains errors of writing.
 func diskError(path string, err error) error {
+	path = strings.TrimSuffix(path, partialSuffix) // of an archive
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		text := fmt.Sprintf("the disk of %s is full: free some space, then run the command again", path)

@@ -51,9 +51,11 @@ type Layout struct {
 // layoutFiles are the files of a layout.
 type layoutFiles interface {
 	open(name string) (io.ReadSeekCloser, error)
+	// begin waits until no other process writes.
+	begin(ctx context.Context) (*os.Root, error)
 	// putBlob writes a file below blobs, and compares it with its digest.
 	putBlob(ctx context.Context, described v1.Descriptor, open func(offset int64) (io.ReadCloser, error)) error
-	// commit replaces index.json.
+	// commit replaces index.json, unless the new one is nil, and removes what is only needed before it.
 	commit(ctx context.Context, index []byte) error
 	close() error
 }
@@ -93,7 +95,7 @@ func (l *Layout) Resolve(ctx context.Context, identifier string) (v1.Descriptor,
 		return v1.Descriptor{}, err
 	}
 	if identifier == "" && len(distinctDigests(images)) > 1 {
-		images = slices.DeleteFunc(images, func(d v1.Descriptor) bool {
+		images = slices.DeleteFunc(slices.Clone(images), func(d v1.Descriptor) bool {
 			found, err := l.draft.referrer(ctx, l, d)
 			isReferrer := err == nil && found != nil // a signature, for example
 			return isReferrer || relatedTag.MatchString(d.Annotations[refName])
@@ -111,32 +113,39 @@ func (l *Layout) Resolve(ctx context.Context, identifier string) (v1.Descriptor,
 		Err: ErrNotFound}
 }
 
-// images returns the entries of the index, with those of the draft.
+// images returns the entries of the index, with those of the draft. Callers don't change them.
 func (l *Layout) images() ([]v1.Descriptor, error) {
-	index, err := l.index()
-	if err != nil {
-		return nil, err
+	d := l.draft
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var err error
+	if d.index == nil {
+		if d.index, err = l.readIndex(); err != nil {
+			return nil, err
+		}
 	}
-	images := l.draft.merge(index.Manifests)
+	if d.images == nil {
+		d.images = d.merge()
+	}
 	if l.repository == "" {
-		return images, nil
+		return d.images, nil
 	}
-	return slices.DeleteFunc(images, func(d v1.Descriptor) bool {
+	return slices.DeleteFunc(slices.Clone(d.images), func(d v1.Descriptor) bool {
 		rest, isOfRepository := strings.CutPrefix(d.Annotations[refName], l.repository)
 		return !isOfRepository || !strings.HasPrefix(rest, ":") && !strings.HasPrefix(rest, "@")
 	}), nil
 }
 
-func (l *Layout) index() (*v1.IndexManifest, error) {
-	raw, err := l.readAll(indexFile)
-	if errors.Is(err, ErrNotFound) && l.draft.isNew {
+func (l *Layout) readIndex() (*v1.IndexManifest, error) {
+	raw, err := readAll(l.files, indexFile)
+	if errors.Is(err, ErrNotFound) && l.draft.isChanged.Load() {
 		return &v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("index.json of the layout: %w", err)
-	}
 	var index v1.IndexManifest
-	if err := json.Unmarshal(raw, &index); err != nil {
+	if err == nil {
+		err = json.Unmarshal(raw, &index)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("index.json of the layout: %w", err)
 	}
 	return &index, nil
@@ -145,8 +154,13 @@ func (l *Layout) index() (*v1.IndexManifest, error) {
 // chooseImage returns the image of a choice: a tag, a digest, or "" for the only image.
 func chooseImage(images []v1.Descriptor, choice string, platform v1.Platform) (v1.Descriptor, error) {
 	fitting := slices.DeleteFunc(slices.Clone(images), func(d v1.Descriptor) bool {
-		return !matchesChoice(d, choice)
+		return choice != "" && d.Digest.String() != choice && d.Annotations[refName] != choice
 	})
+	if len(fitting) == 0 { // some tools write the whole reference for a tag
+		fitting = slices.DeleteFunc(slices.Clone(images), func(d v1.Descriptor) bool {
+			return !strings.HasSuffix(d.Annotations[refName], ":"+choice)
+		})
+	}
 	switch digests := distinctDigests(fitting); {
 	case len(images) == 0:
 		return v1.Descriptor{}, errors.New("the layout has no image")
@@ -163,12 +177,6 @@ func chooseImage(images []v1.Descriptor, choice string, platform v1.Platform) (v
 		return v1.Descriptor{}, fmt.Errorf("the layout has several images: add \":\" and a tag or \"@\" and a digest "+
 			"to choose one of %s", describeImages(fitting))
 	}
-}
-
-func matchesChoice(d v1.Descriptor, choice string) bool {
-	name := d.Annotations[refName]
-	// some tools write the whole reference for a tag
-	return choice == "" || d.Digest.String() == choice || name == choice || strings.HasSuffix(name, ":"+choice)
 }
 
 // distinctDigests returns the digests of images, each once: one image may have several tags.
@@ -203,7 +211,7 @@ func describeImages(images []v1.Descriptor) string {
 
 // Manifest implements Store.
 func (l *Layout) Manifest(_ context.Context, described v1.Descriptor) ([]byte, error) {
-	raw, err := l.readAll(blobPath(described.Digest))
+	raw, err := readAll(l.files, blobPath(described.Digest))
 	if err != nil {
 		return nil, fmt.Errorf("manifest %s: %w", described.Digest, err)
 	}
@@ -231,22 +239,23 @@ func (l *Layout) Referrers(ctx context.Context, digest v1.Hash) ([]v1.Descriptor
 	var referrers []v1.Descriptor
 	for _, described := range images {
 		found, err := l.draft.referrer(ctx, l, described)
-		if err != nil {
-			return nil, err
+		if err != nil || found == nil { // a broken entry is no referrer of this image
+			continue
 		}
 		isKnown := slices.ContainsFunc(referrers, func(d v1.Descriptor) bool { return d.Digest == described.Digest })
-		if found != nil && found.subject == digest && !isKnown {
+		if found.subject == digest && !isKnown {
 			referrers = append(referrers, found.described)
 		}
 	}
-	return referrers, nil
+	return referrers, ctx.Err()
 }
 
 // Close implements Store.
 func (l *Layout) Close() error { return l.files.close() }
 
-func (l *Layout) readAll(name string) ([]byte, error) {
-	file, err := l.files.open(name)
+// readAll reads a small file.
+func readAll(files layoutFiles, name string) ([]byte, error) {
+	file, err := files.open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -124,9 +124,9 @@ func Open(_ context.Context, location Location, options Options) (Store, error) 
 }
 
 // Create opens a store to write to. On disk, it is created if it isn't there.
-func Create(_ context.Context, location Location, options Options) (Target, error) {
+func Create(ctx context.Context, location Location, options Options) (Target, error) {
 	if location.IsRegistry() {
 		return openRegistry(location.Repository, options.Insecure, transport.PushScope)
 	}
-	return CreateLayout(location.Path)
+	return CreateLayout(ctx, location.Path)
 }

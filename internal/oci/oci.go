@@ -44,8 +44,8 @@ type Target interface {
 	// PutBlob writes a blob, and compares it with its digest. It calls open again with another offset to continue after
 	// a failure.
 	PutBlob(ctx context.Context, described v1.Descriptor, open func(offset int64) (io.ReadCloser, error)) error
-	// PutManifest writes a manifest, and a tag for it unless that is "". Its blobs and manifests must be there before.
-	// A manifest with a subject becomes a referrer of it.
+	// PutManifest writes a manifest with a tag, its digest for one without a tag, or "" for a part of an index, which
+	// layouts don't list. Its parts must be there before. A manifest with a subject becomes a referrer of it.
 	PutManifest(ctx context.Context, described v1.Descriptor, raw []byte, tag string) error
 	// Commit makes all that was written visible in a layout or archive.
 	Commit(ctx context.Context) error

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -25,8 +24,9 @@ import (
 // A registryStore is one repository of a registry.
 type registryStore struct {
 	*client
-	resolved atomic.Pointer[resolvedManifest]
-	fallback sync.Mutex // for changes of referrers' tags
+	resolved    atomic.Pointer[resolvedManifest]
+	fallback    sync.Mutex // for changes of referrers' tags
+	neverMounts sync.Map   // repositories from which the registry doesn't take over blobs
 }
 
 // A resolvedManifest is the manifest that was resolved last: most callers read it next.
@@ -87,15 +87,9 @@ func (r *registryStore) fetch(ctx context.Context, identifier string) (*resolved
 	if err != nil {
 		return nil, err
 	}
-	response, err := r.get(ctx, r.address("manifests/%s", identifier), http.Header{"Accept": {acceptedManifests}},
-		http.StatusOK)
+	raw, response, err := r.read(ctx, r.address("manifests/%s", identifier), acceptedManifests, http.StatusOK)
 	if err != nil {
 		return nil, err
-	}
-	defer response.Body.Close()
-	raw, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, r.classify(err)
 	}
 	sum.Write(raw)
 	got := v1.Hash{Algorithm: algorithm, Hex: fmt.Sprintf("%x", sum.Sum(nil))}
@@ -115,62 +109,6 @@ func mediaType(raw []byte, described types.MediaType) types.MediaType {
 	return cmp.Or(named.MediaType, described)
 }
 
-// Blob implements Store. If the registry ignores the offset, or answers with another part, the blob is read from its
-// beginning.
-func (r *registryStore) Blob(ctx context.Context, described v1.Descriptor, offset int64) (io.ReadCloser, error) {
-	address, header := r.address("blobs/%s", described.Digest), http.Header{}
-	if offset > 0 && offset < described.Size {
-		header.Set("Range", fmt.Sprintf("bytes=%d-%d", offset, described.Size-1))
-	}
-	response, err := r.get(ctx, address, header,
-		http.StatusOK, http.StatusPartialContent, http.StatusRequestedRangeNotSatisfiable)
-	if err != nil {
-		return nil, err
-	}
-	start := fmt.Sprintf("bytes %d-%d/", offset, described.Size-1)
-	isPart := response.StatusCode == http.StatusPartialContent &&
-		strings.HasPrefix(response.Header.Get("Content-Range"), start)
-	if response.StatusCode != http.StatusOK && !isPart {
-		response.Body.Close()
-		if response, err = r.get(ctx, address, http.Header{}, http.StatusOK); err != nil {
-			return nil, err
-		}
-	}
-	body := &blobBody{ReadCloser: response.Body, client: r.client, left: described.Size}
-	if isPart {
-		body.left -= offset
-	} else if _, err := io.CopyN(io.Discard, body, offset); err != nil {
-		return nil, errors.Join(err, body.Close())
-	}
-	return body, nil
-}
-
-// A blobBody is the content of a blob in a response. The error of a connection that drops is a temporary one.
-type blobBody struct {
-	io.ReadCloser
-	client *client
-	left   int64
-}
-
-// Read implements io.Reader.
-func (b *blobBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.left -= int64(n)
-	switch {
-	case err == nil, err == io.EOF && b.left <= 0:
-		return n, err
-	case err == io.EOF:
-		err = io.ErrUnexpectedEOF
-	}
-	if isDropped(err) {
-		err = &temporaryError{err: &RewordedError{
-			Text: b.client.repo.RegistryStr() + " closed the connection in the middle of its answer: try again later",
-			Err:  err,
-		}}
-	}
-	return n, err
-}
-
 // Referrers implements Store. Where the registry has no referrers API, they are in an index with the tag sha256-HEX.
 func (r *registryStore) Referrers(ctx context.Context, digest v1.Hash) ([]v1.Descriptor, error) {
 	listed, hasAPI, err := r.listReferrers(ctx, digest)
@@ -180,24 +118,23 @@ func (r *registryStore) Referrers(ctx context.Context, digest v1.Hash) ([]v1.Des
 	return r.fallbackReferrers(ctx, digest)
 }
 
+// referrersCodes are the answers of registries with a referrers API, and of those without one.
+var referrersCodes = []int{
+	http.StatusOK, http.StatusNotFound, http.StatusBadRequest, http.StatusNotAcceptable, http.StatusMethodNotAllowed,
+	http.StatusGone, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusNotImplemented,
+}
+
 // listReferrers asks the referrers API, and reports whether the registry has one.
 func (r *registryStore) listReferrers(ctx context.Context, digest v1.Hash) ([]v1.Descriptor, bool, error) {
 	var all []v1.Descriptor
 	address := r.address("referrers/%s", digest)
 	for pages := 0; address != "" && pages < maxReferrers; pages++ {
-		response, err := r.get(ctx, address, http.Header{"Accept": {string(types.OCIImageIndex)}},
-			http.StatusOK, http.StatusNotFound, http.StatusBadRequest, http.StatusNotAcceptable,
-			http.StatusMethodNotAllowed)
+		raw, response, err := r.read(ctx, address, string(types.OCIImageIndex), referrersCodes...)
 		if err != nil {
 			return nil, false, err
 		}
-		raw, err := io.ReadAll(response.Body)
-		response.Body.Close()
 		kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
-		switch {
-		case err != nil:
-			return nil, false, r.classify(err)
-		case response.StatusCode != http.StatusOK || types.MediaType(kind) != types.OCIImageIndex:
+		if response.StatusCode != http.StatusOK || types.MediaType(kind) != types.OCIImageIndex {
 			return nil, false, nil
 		}
 		var page v1.IndexManifest
@@ -284,6 +221,7 @@ func connections(insecure bool) (*http.Transport, error) {
 		Proxy:               http.ProxyFromEnvironment,
 		ForceAttemptHTTP2:   true,
 		TLSHandshakeTimeout: 10 * time.Second,
+		IdleConnTimeout:     90 * time.Second,
 	}
 	if insecure {
 		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}

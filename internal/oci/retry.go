@@ -11,8 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 // A request that fails for a time is sent again after firstWait, and after three times as long each time.
@@ -33,9 +31,8 @@ func BePatient(store Store) {
 
 // A temporaryError is an error after which another attempt may succeed.
 type temporaryError struct {
-	err      error
-	isAnswer bool          // of the registry, which is busy; otherwise the connection has dropped
-	wait     time.Duration // the pause that the registry asks for; 0 if it doesn't
+	err  error
+	wait time.Duration // the pause that the registry asks for; 0 if it doesn't
 }
 
 func (t *temporaryError) Error() string { return t.err.Error() }
@@ -107,72 +104,4 @@ func retryAfter(header http.Header) (time.Duration, bool) {
 	}
 	seconds, err := strconv.Atoi(text)
 	return time.Duration(seconds) * time.Second, err != nil || seconds <= int(maxRetryAfter/time.Second)
-}
-
-// A resumingReader reads a blob on one connection after the other.
-type resumingReader struct {
-	ctx       context.Context
-	store     Reader
-	described v1.Descriptor
-	offset    int64
-	current   io.ReadCloser // nil without a connection
-	progress  int64         // bytes since the last failure
-	attempts  retrier
-}
-
-// StreamBlob returns the content of a blob from an offset on, as Blob of a store does. When the connection drops, it
-// continues on another one.
-func StreamBlob(ctx context.Context, store Reader, described v1.Descriptor, offset int64) (io.ReadCloser, error) {
-	reader := &resumingReader{
-		ctx: ctx, store: store, described: described, offset: offset, attempts: retrier{limit: maxPatient},
-	}
-	return reader, reader.open()
-}
-
-func (r *resumingReader) open() error {
-	current, err := r.store.Blob(r.ctx, r.described, r.offset)
-	if err == nil {
-		r.current = current
-	}
-	return err
-}
-
-// Read implements io.Reader.
-func (r *resumingReader) Read(p []byte) (int, error) {
-	for {
-		n, err := r.readOnce(p)
-		r.offset, r.progress = r.offset+int64(n), r.progress+int64(n)
-		switch {
-		case n > 0:
-			return n, nil
-		case err == nil || err == io.EOF:
-			return 0, err
-		}
-		if r.progress >= minProgress {
-			r.progress, r.attempts = 0, retrier{limit: maxPatient}
-		}
-		r.Close()
-		if err := r.attempts.pause(r.ctx, err); err != nil {
-			return 0, err
-		}
-	}
-}
-
-func (r *resumingReader) readOnce(p []byte) (int, error) {
-	if r.current == nil {
-		if err := r.open(); err != nil {
-			return 0, err
-		}
-	}
-	return r.current.Read(p)
-}
-
-// Close implements io.Closer.
-func (r *resumingReader) Close() error {
-	if r.current == nil {
-		return nil
-	}
-	current := r.current
-	r.current = nil
-	return current.Close()
 }

@@ -8,8 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -29,6 +29,15 @@ const (
 type limitedTransport struct {
 	next     http.RoundTripper
 	registry string // host
+}
+
+// acceptBlob marks requests for blobs, also after a redirect. The address is no mark, since a registry chooses those of
+// its token server, whose answers are read into memory.
+const acceptBlob = "application/octet-stream, */*"
+
+// CloseIdleConnections is called by the client's method of that name.
+func (l limitedTransport) CloseIdleConnections() {
+	(&http.Client{Transport: l.next}).CloseIdleConnections()
 }
 
 // A limitError is the reason why limitedTransport has ended a request.
@@ -67,8 +76,11 @@ func (l limitedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 	}
 	host := request.URL.Host
 	isPing := strings.HasSuffix(request.URL.Path, "/v2/") // of which only the headers count
-	isPage := strings.HasPrefix(response.Header.Get("Content-Type"), "text/html")
-	if isPage && !isPing && request.Method != http.MethodHead && response.StatusCode < http.StatusMultipleChoices {
+	// registries without lists of referrers may answer with a page
+	isList := path.Base(path.Dir(request.URL.Path)) == "referrers"
+	isPage := strings.HasPrefix(response.Header.Get("Content-Type"), "text/html") &&
+		request.Method != http.MethodHead && response.StatusCode < http.StatusMultipleChoices
+	if isPage && !isPing && !isList {
 		cancel(nil)
 		response.Body.Close()
 		return nil, limitError(host + " answers with a web page, such as the login page of a network: check the " +
@@ -80,11 +92,11 @@ func (l limitedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 			io.Closer
 		}{io.LimitReader(response.Body, maxError), response.Body}
 	}
-	if !strings.Contains(first.URL.Path, "/blobs/") { // the size of blobs is known and checked
+	if request.Header.Get("Accept") != acceptBlob { // the size of blobs is known and checked
 		response.Body = &boundedBody{ReadCloser: response.Body, left: MaxManifest, host: host}
 	}
-	tooSlow := limitError(fmt.Sprintf("%s sends less than %s in %s: check your network, or try again later", host,
-		InBytes(minProgress), stallTime))
+	tooSlow := &temporaryError{err: limitError(fmt.Sprintf("%s sends less than %s in %s: check your network, or try "+
+		"again later", host, InBytes(minProgress), stallTime))}
 	response.Body = &stallingBody{response.Body, ctx, cancel, time.AfterFunc(stallTime, func() { cancel(tooSlow) }), 0}
 	return response, nil
 }
@@ -120,7 +132,7 @@ func (b *stallingBody) Read(p []byte) (int, error) {
 		b.got = 0
 		b.stall.Reset(stallTime)
 	}
-	var why limitError
+	var why *temporaryError
 	if err != nil && errors.As(context.Cause(b.ctx), &why) {
 		return n, why
 	}
@@ -154,10 +166,4 @@ func (a attemptError) Unwrap() error { return a.error }
 func (a attemptError) Timeout() bool {
 	var timeout net.Error
 	return errors.As(a.error, &timeout) && timeout.Timeout()
-}
-
-// isDropped reports whether the server has closed the connection without a response.
-func (a attemptError) isDropped() bool {
-	return errors.Is(a.error, io.EOF) || errors.Is(a.error, io.ErrUnexpectedEOF) ||
-		errors.Is(a.error, syscall.ECONNRESET)
 }

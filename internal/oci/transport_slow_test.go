@@ -36,6 +36,7 @@ func (d drip) get(ctx context.Context) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
+	request.Header.Set("Accept", acceptBlob)
 	response, err := (&http.Client{Transport: limitedTransport{next: d}}).Do(request)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package oci
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,15 +23,11 @@ import (
 
 // HasBlob implements Target.
 func (r *registryStore) HasBlob(ctx context.Context, described v1.Descriptor) (bool, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodHead, r.address("blobs/%s", described.Digest), nil)
+	address := r.address("blobs/%s", described.Digest)
+	response, err := r.ask(ctx, http.MethodHead, address, http.StatusOK, http.StatusNotFound)
 	if err != nil {
 		return false, err
 	}
-	response, err := r.do(request, http.StatusOK, http.StatusNotFound)
-	if err != nil {
-		return false, err
-	}
-	response.Body.Close()
 	hasSize := response.ContentLength == described.Size || response.ContentLength < 0
 	return response.StatusCode == http.StatusOK && hasSize, nil
 }
@@ -40,18 +38,19 @@ func (r *registryStore) Mount(ctx context.Context, described v1.Descriptor, from
 	if !isRegistry || source.repo.RegistryStr() != r.repo.RegistryStr() || source.repo == r.repo {
 		return false, nil
 	}
-	r.addScope(source.repo.Scope(transport.PullScope))
+	if _, isKnown := r.neverMounts.Load(source.repo); isKnown {
+		return false, nil
+	}
+	scope := source.repo.Scope(transport.PullScope)
+	r.addScope(scope)
 	question := url.Values{"mount": {described.Digest.String()}, "from": {source.repo.RepositoryStr()}}
 	address := r.address("blobs/uploads/?%s", question.Encode())
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, nil)
+	response, err := r.ask(ctx, http.MethodPost, address, http.StatusCreated, http.StatusAccepted)
 	if err != nil {
-		return false, err
+		r.neverMounts.Store(source.repo, true)
+		r.dropScope(scope) // who lacks that right may get none at all
+		return false, ctx.Err()
 	}
-	response, err := r.do(request, http.StatusCreated, http.StatusAccepted)
-	if err != nil {
-		return false, err
-	}
-	response.Body.Close()
 	return response.StatusCode == http.StatusCreated, nil // otherwise, an upload has begun, which is not used
 }
 
@@ -63,6 +62,7 @@ type upload struct {
 	location  *url.URL // of the upload; nil before its beginning
 	offset    int64    // bytes that the registry has
 	isResumed bool
+	failure   atomic.Pointer[error] // of the content: that of the request may hide it
 }
 
 // PutBlob implements Target. The registry compares the digest as well.
@@ -70,8 +70,8 @@ func (r *registryStore) PutBlob(ctx context.Context, described v1.Descriptor,
 	open func(offset int64) (io.ReadCloser, error)) error {
 	u := &upload{registryStore: r, described: described, open: open}
 	attempts := retrier{limit: maxPatient}
+	furthest := int64(0) // a registry that loses uploads makes no progress
 	for begin := true; ; begin = false {
-		before := u.offset
 		err := u.begin(ctx, begin)
 		if err == nil && u.location != nil {
 			err = u.send(ctx)
@@ -79,8 +79,8 @@ func (r *registryStore) PutBlob(ctx context.Context, described v1.Descriptor,
 		if err == nil {
 			return nil
 		}
-		if u.offset-before >= minProgress {
-			attempts = retrier{limit: maxPatient}
+		if u.offset-furthest >= minProgress {
+			furthest, attempts = u.offset, retrier{limit: maxPatient}
 		}
 		if err := attempts.pause(ctx, err); err != nil {
 			return err
@@ -99,11 +99,7 @@ func (u *upload) begin(ctx context.Context, isFirst bool) error {
 	if u.location != nil && u.findOffset(ctx) {
 		return nil
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, u.address("blobs/uploads/"), nil)
-	if err != nil {
-		return err
-	}
-	response, err := u.do(request, http.StatusAccepted)
+	response, err := u.ask(ctx, http.MethodPost, u.address("blobs/uploads/"), http.StatusAccepted)
 	if errors.Is(err, ErrNotFound) {
 		return &RewordedError{Text: fmt.Sprintf("%s has no repository %s, and does not create it", u.repo.RegistryStr(),
 			u.repo.RepositoryStr()), Err: err}
@@ -117,15 +113,10 @@ func (u *upload) begin(ctx context.Context, isFirst bool) error {
 
 // findOffset reports whether the registry has kept the begin of the upload.
 func (u *upload) findOffset(ctx context.Context) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.location.String(), nil)
+	response, err := u.ask(ctx, http.MethodGet, u.location.String(), http.StatusNoContent, http.StatusAccepted)
 	if err != nil {
 		return false
 	}
-	response, err := u.do(request, http.StatusNoContent, http.StatusAccepted)
-	if err != nil {
-		return false
-	}
-	defer response.Body.Close()
 	var first, last int64
 	_, err = fmt.Sscanf(strings.TrimPrefix(response.Header.Get("Range"), "bytes="), "%d-%d", &first, &last)
 	if err != nil || first != 0 || last <= 0 || last >= u.described.Size || u.locate(response) != nil {
@@ -161,7 +152,7 @@ func (u *upload) send(ctx context.Context) error {
 		return err
 	}
 	request.Header.Set("Content-Type", "application/octet-stream")
-	response, err := u.doUnlessDropped(request, http.StatusCreated, http.StatusNoContent)
+	response, err := u.doOnce(request, http.StatusCreated, http.StatusNoContent)
 	if err != nil {
 		return u.restart(err)
 	}
@@ -169,13 +160,16 @@ func (u *upload) send(ctx context.Context) error {
 	return nil
 }
 
-// restart makes the next attempt begin anew. The registry may have mixed up the parts of an upload that was resumed.
+// restart makes the next attempt begin anew if the registry has lost the upload, or may have mixed up its parts.
 func (u *upload) restart(err error) error {
-	u.location = nil
-	if u.isResumed {
-		return &temporaryError{err: err}
+	var status *transport.Error
+	isLost := errors.As(err, &status) && (status.StatusCode == http.StatusNotFound ||
+		status.StatusCode == http.StatusRequestedRangeNotSatisfiable)
+	if errors.As(err, new(*temporaryError)) || !isLost && !u.isResumed {
+		return err
 	}
-	return err
+	u.location = nil
+	return &temporaryError{err: err}
 }
 
 // patch sends the content from the offset on.
@@ -186,52 +180,47 @@ func (u *upload) patch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var content *uploadBody
+	u.failure.Store(nil)
 	request.GetBody = func() (io.ReadCloser, error) {
-		opened, err := u.open(u.offset)
+		content, err := u.open(u.offset)
 		if err != nil {
-			return nil, sourceError{err}
+			u.failure.Store(&err)
+			return nil, err
 		}
-		content, err = newUploadBody(opened, u, cancel)
-		return content, err
+		return newUploadBody(content, u, cancel)
 	}
 	request.ContentLength = u.described.Size - u.offset
 	request.Header.Set("Content-Type", "application/octet-stream")
 	if u.offset > 0 {
 		request.Header.Set("Content-Range", fmt.Sprintf("%d-%d", u.offset, u.described.Size-1))
 	}
-	response, err := u.doUnlessDropped(request, http.StatusAccepted, http.StatusNoContent, http.StatusCreated)
-	var fromSource sourceError
-	var stalled limitError
-	switch {
+	response, err := u.doOnce(request, http.StatusAccepted, http.StatusNoContent, http.StatusCreated)
+	var stalled *temporaryError
+	switch failure := u.failure.Load(); {
 	case err == nil:
 		return u.locate(response)
-	case content != nil && content.failure.Load() != nil:
-		return content.failure.Load().error
-	case errors.As(err, &fromSource):
-		return fromSource.error
+	case failure != nil:
+		return *failure
 	case errors.As(context.Cause(ctx), &stalled):
 		return stalled
-	case u.isResumed && !errors.As(err, new(*temporaryError)):
-		return u.restart(err)
 	default:
-		return err
+		return u.restart(err)
 	}
 }
 
-// A sourceError is an error of the content to upload.
-type sourceError struct{ error }
-
 // An uploadBody is content on its way to a registry. It cancels the request when the registry takes none for too long.
 type uploadBody struct {
-	io.ReadCloser
+	*upload
+	content io.ReadCloser
 	checked *DigestReader // nil from an offset on
 	stall   *time.Timer
-	failure atomic.Pointer[sourceError] // its error: that of the request may hide it
+
+	mu       sync.Mutex
+	isClosed bool
 }
 
 func newUploadBody(content io.ReadCloser, u *upload, cancel context.CancelCauseFunc) (*uploadBody, error) {
-	body := &uploadBody{ReadCloser: content}
+	body := &uploadBody{upload: u, content: content}
 	if u.offset == 0 {
 		checked, err := NewDigestReader(content, u.described)
 		if err != nil {
@@ -240,39 +229,48 @@ func newUploadBody(content io.ReadCloser, u *upload, cancel context.CancelCauseF
 		body.checked = checked
 	}
 	body.stall = time.AfterFunc(stallTime, func() {
-		cancel(limitError(fmt.Sprintf("%s takes no content for %s: check your network, or try again later",
-			u.repo.RegistryStr(), stallTime)))
+		cancel(&temporaryError{err: limitError(fmt.Sprintf("%s takes no content for %s: check your network, or try "+
+			"again later", u.repo.RegistryStr(), stallTime))})
 	})
 	return body, nil
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader. With HTTP/2, it may be under way when the registry has answered and the body is closed.
 func (u *uploadBody) Read(p []byte) (int, error) {
 	u.stall.Stop()
-	var n int
-	var err error
-	if u.checked == nil {
-		n, err = u.ReadCloser.Read(p)
-	} else if n, err = u.checked.Read(p); err == io.EOF {
-		if wrong := u.checked.Verify(); wrong != nil {
-			err = wrong
-		}
-	}
-	wait := stallTime
+	n, err := u.read(p)
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	switch {
+	case u.isClosed:
+	case err == nil:
+		u.stall.Reset(stallTime)
 	case err == io.EOF:
-		wait = storeTime
-	case err != nil:
-		u.failure.Store(&sourceError{err})
+		u.stall.Reset(storeTime)
+	default:
+		u.failure.Store(&err)
 	}
-	u.stall.Reset(wait)
+	return n, err
+}
+
+func (u *uploadBody) read(p []byte) (int, error) {
+	if u.checked == nil {
+		return u.content.Read(p)
+	}
+	n, err := u.checked.Read(p)
+	if err == io.EOF {
+		err = cmp.Or(u.checked.Verify(), err)
+	}
 	return n, err
 }
 
 // Close implements io.Closer.
 func (u *uploadBody) Close() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.isClosed = true
 	u.stall.Stop()
-	return u.ReadCloser.Close()
+	return u.content.Close()
 }
 
 // PutManifest implements Target.

@@ -68,7 +68,8 @@ func newPull(streams core.Streams) *cobra.Command {
 		Short: "Copy a release from a registry to a layout or an archive",
 		Long: `Copy the image of a release from a registry to disk: to an archive if the name of DESTINATION ends
 with .tar, and to the folder of an OCI layout otherwise. The image is added to those that are there; DESTINATION:TAG
-gives it another tag than it has in the registry.
+gives it another tag than it has in the registry. While an archive is written, its parts are in a folder
+DESTINATION.partial, so it needs twice its space for a while.
 
 ` + copyHelp,
 		Example: `  runlevel release pull registry.example/shop/release:1.4.0 ./release.tar
@@ -131,7 +132,7 @@ func (f *copyFlags) run(ctx context.Context, ref string, target oci.Location, st
 	if !isDigest(target.Identifier) {
 		copyOptions.Tag = target.Identifier
 	}
-	result, err := copy.Copy(ctx, from, described, written, copyOptions)
+	result, err := copy.Copy(ctx, from.Store, described, written, copyOptions)
 	if err == nil {
 		err = written.Commit(ctx)
 	}

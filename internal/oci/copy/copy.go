@@ -110,7 +110,7 @@ func (j *job) copyBlob(ctx context.Context, blob v1.Descriptor) error {
 	progress := &blobProgress{job: j}
 	if !isThere {
 		err = j.target.PutBlob(ctx, blob, func(offset int64) (io.ReadCloser, error) {
-			content, err := oci.StreamBlob(ctx, j.from, blob, offset)
+			content, err := j.from.Blob(ctx, blob, offset)
 			if errors.Is(err, oci.ErrNotFound) && len(blob.URLs) > 0 {
 				err = fmt.Errorf("it is only at %s, and foreign layers are not downloaded: %w",
 					strings.Join(blob.URLs, ", "), err)
@@ -141,13 +141,15 @@ func (j *job) count(isSkipped bool, size int64) {
 // writeManifests writes the manifests, those that others name first.
 func (j *job) writeManifests(ctx context.Context) error {
 	for _, m := range j.Manifests {
-		isThere := false
+		isThere, tag := false, m.Tag
 		if m.IsChild { // others also get a tag, or an entry in a list
 			_, err := j.target.Manifest(ctx, m.Descriptor)
 			isThere = err == nil
+		} else if tag == "" {
+			tag = m.Digest.String()
 		}
 		if !isThere {
-			if err := j.target.PutManifest(ctx, m.Descriptor, m.raw, m.Tag); err != nil {
+			if err := j.target.PutManifest(ctx, m.Descriptor, m.raw, tag); err != nil {
 				return err
 			}
 		}

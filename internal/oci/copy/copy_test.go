@@ -250,7 +250,7 @@ func TestReferrersAndCosignsTagsAreCopied(t *testing.T) {
 
 func TestARepositoryOfALayout(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "mirror")
-	layout, err := oci.CreateLayout(folder)
+	layout, err := oci.CreateLayout(t.Context(), folder)
 	if err != nil {
 		t.Fatal(err)
 	}

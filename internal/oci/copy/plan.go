@@ -53,8 +53,8 @@ func Find(ctx context.Context, from oci.Store, described v1.Descriptor, options 
 // find plans a manifest, everything below it, and its referrers.
 func (p *Plan) find(ctx context.Context, m Manifest, depth int) error {
 	digest := m.Digest
-	if p.known[digest] && m.Tag == "" {
-		return nil
+	if ctx.Err() != nil || p.known[digest] && m.Tag == "" {
+		return ctx.Err()
 	}
 	if depth > maxNesting {
 		return fmt.Errorf("manifest %s: manifests are nested more than %d deep", digest, maxNesting)

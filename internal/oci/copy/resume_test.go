@@ -228,10 +228,7 @@ func TestCopyInAnotherProcess(t *testing.T) {
 
 func TestACopyResumesAfterAKill(t *testing.T) {
 	const layer = 8 * mib
-	for name, maxSent := range map[string]int64{
-		"layout": 3*layer + mib,           // it continues inside of blobs
-		"x.tar":  3*layer + layer/2 + mib, // it continues with the blobs that were not complete
-	} {
+	for _, name := range []string{"layout", "x.tar"} {
 		t.Run(name, func(t *testing.T) {
 			half, done := make(chan bool), make(chan bool)
 			var stops atomic.Bool
@@ -272,7 +269,7 @@ func TestACopyResumesAfterAKill(t *testing.T) {
 			other := serve(t)
 			mustCopy(t, target, other.location(t, "mirror/web:1"), copy.Options{})
 			checkRegistry(t, other.location(t, "mirror/web:1"), digestOf(t, image))
-			if all := source.sent.Load(); all > maxSent {
+			if all := source.sent.Load(); all > 3*layer+mib {
 				t.Errorf("the registry has sent %d bytes, of %d", all, 3*layer)
 			}
 		})
@@ -284,9 +281,8 @@ func waitForBytes(t *testing.T, path string, want int64) {
 	t.Helper()
 	for have := int64(0); have < want; {
 		have = 0
-		partials, _ := filepath.Glob(path + "*.partial")
-		blobs, _ := filepath.Glob(filepath.Join(path, "blobs/sha256/*"))
-		for _, name := range append(partials, blobs...) {
+		blobs, _ := filepath.Glob(path + "*/blobs/sha256/*")
+		for _, name := range blobs {
 			if info, err := os.Stat(name); err == nil {
 				have += info.Size()
 			}
@@ -376,9 +372,7 @@ func TestAnArchiveHasNoBlobsOfAnInterruptedCopyOfAnotherImage(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("error is %v", err)
 	}
-	if info, err := os.Stat(path + ".partial"); err != nil || info.Size() < 50_000 {
-		t.Fatalf("nothing is left: %v", err)
-	}
+	waitForBytes(t, path, 50_000)
 	mustCopy(t, source.location(t, "shop/web:2"), oci.Location{Path: path, Identifier: "2"}, copy.Options{})
 	other := serve(t)
 	mustCopy(t, oci.Location{Path: path}, other.location(t, "mirror/web:2"), copy.Options{})

@@ -80,6 +80,10 @@ func New(ctx context.Context, ref, destination string, options Options) (*Mirror
 	info, err := os.Stat(destination)
 	m.isNew = err != nil
 	m.isFolder = err == nil && info.IsDir() || !source.IsImagePrefix(m.to)
+	if m.isFolder && (err == nil && !info.IsDir() || strings.HasSuffix(m.to, ".tar")) {
+		return nil, fmt.Errorf("%w: %s is a file: name a folder, and pack it with \"tar\" afterwards, or a registry",
+			ErrDestination, m.to)
+	}
 	if isMirror(ref) {
 		m.from = ref
 	}

@@ -398,6 +398,8 @@ func TestDestinationsThatAreRefused(t *testing.T) {
 		"above the source":            {from.release, from.host + "/shop", "is where the release comes from"},
 		"a folder of a folder":        {folder, folder + "-2", `copy it with "cp -r"`},
 		"another folder":              {from.release, full, "neither an OCI image layout nor empty"},
+		"a file":                      {from.release, filepath.Join(full, "file"), "is a file: name a folder"},
+		"an archive":                  {from.release, folder + ".tar", "is a file: name a folder"},
 		"a folder of a local release": {local, folder + "-2", "push the release first"},
 	} {
 		m, err := run(t.Context(), t, test.from, test.to, insecure)

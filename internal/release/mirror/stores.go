@@ -75,7 +75,7 @@ func (m *Mirror) openTargets(ctx context.Context) (*stores[oci.Target], error) {
 	if !m.isFolder {
 		return targets, nil
 	}
-	layout, err := oci.CreateLayout(m.to)
+	layout, err := oci.CreateLayout(ctx, m.to)
 	if err != nil {
 		return nil, fmt.Errorf("%w %s: %w", ErrDestination, m.to, err)
 	}
