@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"regexp"
@@ -63,8 +64,8 @@ func Parse(ref string, insecure bool) (Location, error) {
 
 // ParseTarget returns the location of a future image, with a tag unless it names another. What neither
 // exists on disk nor begins with a registry is a new layout, or a new archive if it ends in .tar.
-func ParseTarget(ref, tag string, insecure bool) (Location, error) {
-	location, err := Parse(ref, insecure)
+func ParseTarget(ref, tag string, insecure bool) (location Location, err error) {
+	location, err = Parse(ref, insecure)
 	host, _, hasPath := strings.Cut(ref, "/")
 	isHost := !strings.HasPrefix(host, ".") && strings.ContainsAny(host, ".:") || host == "localhost"
 	switch end := strings.LastIndex(ref, ":"); {
@@ -72,14 +73,20 @@ func ParseTarget(ref, tag string, insecure bool) (Location, error) {
 		return location, errors.New("an image can't be written to a digest: write a tag instead")
 	case err == nil:
 		location.Identifier = cmp.Or(location.Identifier, tag)
-		return location, nil
 	case hasPath && isHost:
-		return ParseRegistry(ref+":"+tag, insecure)
+		location, err = ParseRegistry(ref+":"+tag, insecure)
 	case end > strings.LastIndexAny(ref, `/\`):
-		return Location{Path: ref[:end], Identifier: ref[end+1:]}, nil
+		location, err = Location{Path: ref[:end], Identifier: ref[end+1:]}, nil
 	default:
-		return Location{Path: ref, Identifier: tag}, nil
+		location, err = Location{Path: ref, Identifier: tag}, nil
 	}
+	if err == nil && location.Identifier != "" && !IsTag(location.Identifier) {
+		err = fmt.Errorf("%q can't be a tag: write up to 128 letters, digits, dots, dashes and underscores",
+			location.Identifier)
+	} else if strings.HasSuffix(location.Path, ".tgz") || strings.HasSuffix(location.Path, ".gz") {
+		err = errors.New("an archive of a layout isn't compressed: write FILE.tar")
+	}
+	return location, err
 }
 
 var tagPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
@@ -95,7 +102,9 @@ func ParseRegistry(ref string, insecure bool) (Location, error) {
 		options = append(options, name.Insecure)
 	}
 	image, err := name.ParseReference(ref, options...)
-	if err != nil {
+	if rest, isHub := strings.CutPrefix(ref, "docker.io/"); err != nil && isHub && !strings.Contains(rest, "/") {
+		return Location{}, fmt.Errorf("not an image reference: write docker.io/library/%s", rest)
+	} else if err != nil {
 		return Location{}, errors.New("not an image reference: an image needs its registry and a tag or digest, as " +
 			"in registry.example/repo:tag")
 	}

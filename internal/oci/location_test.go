@@ -3,6 +3,7 @@ package oci_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/runlevel/runlevel/internal/oci"
@@ -29,6 +30,12 @@ func TestParseTarget(t *testing.T) {
 		location, err := oci.ParseTarget(ref, "1.0.0", false)
 		if err != nil || location.String() != want {
 			t.Errorf("%s is %s, %v; want %s", ref, location, err, want)
+		}
+	}
+	for _, ref := range []string{"./layout:a b", folder + ":a b", "shop.tar.gz", "shop.tgz:1",
+		"layout:" + strings.Repeat("a", 129)} {
+		if location, err := oci.ParseTarget(ref, "1.0.0", false); err == nil {
+			t.Errorf("got %s for %s, want an error", location, ref)
 		}
 	}
 	const digest = "registry.example/shop@sha256:1111111111111111111111111111111111111111111111111111111111111111"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cli/core"
 	lintverb "github.com/runlevel/runlevel/internal/cli/lint"
+	"github.com/runlevel/runlevel/internal/oci"
 	"github.com/runlevel/runlevel/internal/release/build"
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/source"
@@ -86,6 +87,8 @@ type BuildReport struct {
 	Bytes      int64     `json:"bytes"` // of the image, or of the largest one of several platforms
 	SBOM       string    `json:"sbom"`  // digests of the documents
 	Provenance string    `json:"provenance"`
+
+	written oci.Location
 }
 
 // newBuild returns the verb build.
@@ -118,6 +121,9 @@ func newBuild(streams core.Streams) *cobra.Command {
 	return command
 }
 
+// maxEpoch is the end of the year 9999: no format of the release has later times.
+const maxEpoch = 253402300799
+
 // options returns the options of the build.
 func (f *buildFlags) options() (build.Options, error) {
 	options := build.Options{Base: f.base, Insecure: f.insecure, Builder: core.ReadVersion().Version}
@@ -130,7 +136,7 @@ func (f *buildFlags) options() (build.Options, error) {
 	}
 	if epoch := os.Getenv("SOURCE_DATE_EPOCH"); epoch != "" {
 		seconds, err := strconv.ParseInt(epoch, 10, 64)
-		if err != nil || seconds < 0 {
+		if err != nil || seconds < 0 || seconds > maxEpoch {
 			return options, core.Misusef("SOURCE_DATE_EPOCH: %q is not a number of seconds since 1970", epoch)
 		}
 		options.Time = time.Unix(seconds, 0)
@@ -166,16 +172,18 @@ func (f *buildFlags) run(ctx context.Context, path string, streams core.Streams)
 	if err := lintverb.Check(ctx, input, f.isRehearsed, release.SourceOf, streams.Err); err != nil {
 		return err
 	}
-	report := newBuildReport(release)
-	if f.to != "" {
-		if report.Image, err = release.Push(ctx, f.to, f.insecure); err != nil {
-			return err
-		}
-	}
 	if f.lock != "" {
 		if err := release.Lock.Write(f.lock); err != nil {
 			return err
 		}
+	}
+	report := newBuildReport(release)
+	if f.to != "" {
+		written, err := release.Push(ctx, f.to, f.insecure)
+		if err != nil {
+			return err
+		}
+		report.Image, report.written = written.String(), written
 	}
 	return f.format.Print(streams.Out, report, report.text)
 }
@@ -195,8 +203,12 @@ func (r BuildReport) text(out io.Writer) error {
 	_, err := fmt.Fprintf(out, "built       %s %s: %s, %s, %s, %d bytes\ndigest      %s\n", r.Name, r.Version,
 		printable.Count(r.Components, "component"), printable.Count(r.Manifests, "manifest"),
 		printable.Count(r.Images, "image"), r.Bytes, r.Digest)
+	place := cmp.Or(r.Image, "nowhere: set --to to write it")
+	if r.written.Path != "" {
+		place += fmt.Sprintf(" (tag %s of the layout %s)", r.written.Identifier, r.written.Path)
+	}
 	if err == nil {
-		_, err = fmt.Fprintf(out, "written to  %s\n", cmp.Or(r.Image, "nowhere: set --to to write it"))
+		_, err = fmt.Fprintf(out, "written to  %s\n", place)
 	}
 	return err
 }

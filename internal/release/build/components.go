@@ -49,7 +49,11 @@ func (c *Config) isOnDisk(entry Component) bool {
 // readComponent reads the files of a component.
 func (b *builder) readComponent(ctx context.Context, entry Component) (*componentFiles, error) {
 	if b.config.isOnDisk(entry) {
-		return b.readSource(ctx, entry, b.config.pathOnDisk(entry), defaultPlatform)
+		ref := b.config.pathOnDisk(entry)
+		if !filepath.IsAbs(ref) {
+			ref = "." + string(filepath.Separator) + ref // otherwise it could be the name of an image
+		}
+		return b.readSource(ctx, entry, ref, defaultPlatform)
 	}
 	if b.options.Lock != nil {
 		locked := b.options.Lock.Components[entry.Name]
@@ -95,10 +99,7 @@ func (b *builder) readSource(ctx context.Context, entry Component, ref string, p
 		read.changed = archive.ModTime()
 	}
 	for _, name := range sortedKeys(files) {
-		info, err := fs.Stat(opened.FS, name)
 		switch {
-		case err != nil:
-			return nil, err
 		case filepath.Join(ref, name) == filepath.Clean(b.config.path): // beside the manifests of the only component
 			delete(files, name)
 			continue
@@ -106,6 +107,10 @@ func (b *builder) readSource(ctx context.Context, entry Component, ref string, p
 			read.ignored = append(read.ignored, name)
 			delete(files, name)
 			continue
+		}
+		info, err := fs.Stat(opened.FS, name)
+		if err != nil {
+			return nil, err
 		}
 		if info.ModTime().After(read.changed) {
 			read.changed = info.ModTime()

@@ -86,8 +86,12 @@ func readSmall(path string, limit int64) ([]byte, error) {
 // parse sets the fields, and returns the problems of the text.
 func (c *Config) parse() []error {
 	root, syntax := yamltext.ParseFile(c.text)
+	if odd := yamltext.OddBreak(bytes.TrimPrefix(c.text, []byte("\ufeff"))); odd >= 0 {
+		line := yamltext.LineAt(c.text, int64(odd))
+		return []error{c.problemAt(line, "it has a line break of an unusual kind: write a line feed")}
+	}
 	if syntax != nil {
-		return []error{c.problemAt(syntax.Line, "%s", syntax.Message)}
+		return []error{c.problemAt(max(syntax.Line, 1), "%s", syntax.Message)}
 	}
 	c.places = yamltext.NewPlaces(root)
 	decoder := yaml.NewDecoder(bytes.NewReader(c.text))
@@ -122,6 +126,11 @@ func (c *Config) explain(message string) error {
 	if strings.HasPrefix(wrong.Message, "mapping key") {
 		return c.problemAt(wrong.Line, "%s: remove one", wrong.Message)
 	}
+	for _, list := range []string{"previous", "channels"} {
+		if node := c.places.Node(list); node != nil && node.Line == wrong.Line && node.Kind == yaml.ScalarNode {
+			return c.problemAt(wrong.Line, "%s: write a list, as in [%s]", list, node.Value)
+		}
+	}
 	return c.problemAt(wrong.Line, "a value has the wrong type: %s", anExample)
 }
 
@@ -133,8 +142,9 @@ func (c *Config) check() (problems []error) {
 	if len(validation.IsDNS1123Label(c.Name)) > 0 {
 		add([]string{"name"}, "name: write up to 63 lower-case letters, digits and dashes, as in shop")
 	}
-	if !payload.IsVersion(c.Version) || strings.Contains(c.Version, "+") { // a tag can't have a "+"
-		add([]string{"version"}, "version: write a semantic version without build metadata, as in 1.4.0")
+	if !payload.IsVersion(c.Version) || !oci.IsTag(c.Version) {
+		add([]string{"version"},
+			"version: write a semantic version of at most 128 characters without build metadata, as in 1.4.0")
 	}
 	for i, version := range c.Previous {
 		field := []string{"previous", fmt.Sprint(i)}

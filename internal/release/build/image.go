@@ -71,7 +71,10 @@ func (b *builder) variants(ctx context.Context, release *Release) (found []varia
 		if len(wanted) == 0 {
 			wanted = []v1.Platform{defaultPlatform}
 		}
-		for _, platform := range wanted {
+		for i, platform := range wanted {
+			if slices.ContainsFunc(wanted[:i], platform.Equals) {
+				continue
+			}
 			manifest := &v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1}
 			manifest.Config.MediaType = types.OCIConfigJSON
 			config := &v1.ConfigFile{OS: platform.OS, Architecture: platform.Architecture, Variant: platform.Variant}
@@ -79,7 +82,7 @@ func (b *builder) variants(ctx context.Context, release *Release) (found []varia
 		}
 		return found, nil
 	}
-	base, available := release.store.base, []string{}
+	base, available, missing := release.store.base, []string{}, slices.Clone(wanted)
 	for _, described := range base.platforms {
 		manifest, config, err := base.read(ctx, described)
 		if err != nil {
@@ -93,9 +96,10 @@ func (b *builder) variants(ctx context.Context, release *Release) (found []varia
 		available = append(available, platform.String())
 		if len(wanted) == 0 || slices.ContainsFunc(wanted, platform.Satisfies) {
 			found = append(found, variant{manifest, config})
+			missing = slices.DeleteFunc(missing, platform.Satisfies)
 		}
 	}
-	if len(found) < max(1, len(wanted)) {
+	if len(missing) > 0 {
 		return nil, fmt.Errorf("base %s: it does not have all platforms of --platform: it has %s", b.options.Base,
 			strings.Join(available, ", "))
 	}

@@ -95,7 +95,8 @@ func TestImageFromScratch(t *testing.T) {
 }
 
 func TestIndexFromScratch(t *testing.T) {
-	platforms := []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
+	platforms := []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"},
+		{OS: "linux", Architecture: "amd64"}}
 	release, err := buildIn(t, plainFolder(t), build.Options{Platforms: platforms})
 	if err != nil {
 		t.Fatal(err)
@@ -163,14 +164,22 @@ func TestBasesThatDoNotFit(t *testing.T) {
 	host := startRegistry(t)
 	push(t, host+"/runlevel:v1", imageOf(t, nil, map[string]string{"run": "runlevel"}))
 	push(t, host+"/release:v1", imageOf(t, map[string]string{"io.openshift.release": "1.2.3"}, nil))
+	push(t, host+"/two:v1", mutate.AppendManifests(empty.Index, mutate.IndexAddendum{
+		Add:        imageOf(t, nil, nil),
+		Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}},
+	}, mutate.IndexAddendum{
+		Add:        imageOf(t, nil, nil),
+		Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64", Variant: "v2"}},
+	}))
 	folder := plainFolder(t)
 	for base, want := range map[string]string{
 		host + "/runlevel:v1": "it does not have all platforms of --platform: it has linux/amd64",
+		host + "/two:v1":      "it does not have all platforms of --platform: it has linux/amd64, linux/amd64/v2",
 		host + "/release:v1":  "it is a release itself, 1.2.3: name the image that this one was put on",
 		host + "/none:v1":     "the registry has no such image",
 	} {
-		platform := v1.Platform{OS: "linux", Architecture: "s390x"}
-		_, err := buildIn(t, folder, build.Options{Base: base, Platforms: []v1.Platform{platform}})
+		platforms := []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "s390x"}}
+		_, err := buildIn(t, folder, build.Options{Base: base, Platforms: platforms})
 		if got := errorOf(t, err, folder, ""); got != "base "+base+": "+want {
 			t.Errorf("got %s, want %s", got, want)
 		}

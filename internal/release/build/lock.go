@@ -26,14 +26,18 @@ type LockedComponent struct {
 // maxLock limits the bytes of a lock, which has the manifests of components.
 const maxLock = 128 << 20
 
-// Write writes the lock into a file.
+// Write writes the lock into a file, or leaves an old one as it is.
 func (l *Lock) Write(path string) error {
 	text, err := yaml.Marshal(l)
 	if err != nil {
 		return err
 	}
 	text = append([]byte("# Written by \"runlevel release build --lock\", for --from-lock.\n"), text...)
-	return os.WriteFile(path, text, 0o644) //nolint:gosec // it is no secret
+	draft := path + ".part"
+	if err := os.WriteFile(draft, text, 0o644); err != nil { //nolint:gosec // it is no secret
+		return err
+	}
+	return os.Rename(draft, path)
 }
 
 // ReadLock reads a lock.

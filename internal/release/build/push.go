@@ -11,24 +11,24 @@ import (
 
 // Push writes the release and the documents about it to an image in a registry, a layout or an archive, and returns
 // where it is. The default tag is the version.
-func (r *Release) Push(ctx context.Context, destination string, insecure bool) (written string, err error) {
+func (r *Release) Push(ctx context.Context, destination string, insecure bool) (written oci.Location, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("write %s: %w", destination, err)
 		}
 	}()
-	location, err := oci.ParseTarget(destination, r.Config.Version, insecure)
+	written, err = oci.ParseTarget(destination, r.Config.Version, insecure)
 	if err != nil {
-		return "", err
+		return written, err
 	}
-	target, err := oci.Create(ctx, location, oci.Options{Insecure: insecure})
+	target, err := oci.Create(ctx, written, oci.Options{Insecure: insecure})
 	if err != nil {
-		return "", err
+		return written, err
 	}
 	defer func() { err = errors.Join(err, target.Close()) }()
-	options := copy.Options{Tag: location.Identifier, Referrers: true}
+	options := copy.Options{Tag: written.Identifier, Referrers: true}
 	if _, err := copy.Copy(ctx, r.store, r.Root, target, options); err != nil {
-		return "", err
+		return written, err
 	}
-	return location.String(), target.Commit(ctx)
+	return written, target.Commit(ctx)
 }

@@ -32,7 +32,7 @@ func TestPushedReleasesAreAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if written != destination+":1.4.0" {
+		if written.String() != destination+":1.4.0" {
 			t.Errorf("written to %s, want the version as the tag", written)
 		}
 		opened, err := source.Open(ctx, destination+":1.4.0", source.Options{Insecure: true, Platform: "linux/amd64"})

@@ -28,23 +28,29 @@ func TestBadConfig(t *testing.T) {
 		"not YAML": {"name: [\n", `release.yaml:1: a value is missing, or a "[" or "{" is not closed: add it`},
 		"missing fields": {"images: {}\n",
 			`release.yaml:1: name: write up to 63 lower-case letters, digits and dashes, as in shop
-release.yaml:1: version: write a semantic version without build metadata, as in 1.4.0
+release.yaml:1: version: write a semantic version of at most 128 characters without build metadata, as in 1.4.0
 release.yaml:1: components: a release needs components, as in {name: web, source: ./web}`},
 		"misspelt": {head + "component: []\nvalues: {}\n", `release.yaml:3: unknown field component: write components
 release.yaml:4: unknown field values: the fields are name, version, previous, channels, components, images`},
 		"wrong types": {head + "previous: 1.3.0\nimages: [a]\n",
-			`release.yaml:3: a value has the wrong type: "runlevel release build --help" has an example
+			`release.yaml:3: previous: write a list, as in [1.3.0]
 release.yaml:4: a value has the wrong type: "runlevel release build --help" has an example`},
 		"twice": {head + "name: other\n", `release.yaml:3: mapping key "name" already defined at line 1: remove one`},
 		"values": {"name: Shop\nversion: 1.0\nprevious: [\"1\", 1.0.0, 1.0.0]\nchannels: [\"a,b\"]\ncomponents: " +
 			"[{name: web, source: web}]\n",
 			`release.yaml:1: name: write up to 63 lower-case letters, digits and dashes, as in shop
-release.yaml:2: version: write a semantic version without build metadata, as in 1.4.0
+release.yaml:2: version: write a semantic version of at most 128 characters without build metadata, as in 1.4.0
 release.yaml:3: previous: "1" is not a semantic version: write one such as 1.3.2
 release.yaml:3: previous: 1.0.0 is the release itself, or occurs twice: remove it
 release.yaml:4: channels: "a,b" has a comma or blank, or is empty: rename it`},
 		"build metadata": {"name: shop\nversion: 1.0.0+5\ncomponents: [{name: web, source: web}]\n",
-			`release.yaml:2: version: write a semantic version without build metadata, as in 1.4.0`},
+			`release.yaml:2: version: write a semantic version of at most 128 characters without build metadata, as in 1.4.0`},
+		"a long version": {"name: shop\nversion: 1.0.0-" + strings.Repeat("a", 128) +
+			"\ncomponents: [{name: web, source: web}]\n",
+			`release.yaml:2: version: write a semantic version of at most 128 characters without build metadata, as in 1.4.0`},
+		"an unusual line break": {"name: shop\n# a\u2028\nversion: 1.0.0\n",
+			`release.yaml:2: it has a line break of an unusual kind: write a line feed`},
+		"a directive": {"%YAML 1.2\n---\nname: shop\n", `release.yaml:1: found incompatible YAML document`},
 		"components": {head + "components:\n- name: web\n- {name: we_b, source: x}\n- {name: api, source: x}\n- " +
 			"{name: api, source: y}\n",
 			`release.yaml:4: a component needs both, as in {name: web, source: ./web}
@@ -54,9 +60,10 @@ release.yaml:7: two components are named api: rename one`},
 			`release.yaml:4: unknown field sourse: write source
 release.yaml:5: a value has the wrong type: "runlevel release build --help" has an example`},
 		"images": {head + "components: [{name: web, source: web}]\nimages:\n  web: web:1.0\n  a b: " +
-			"registry.example/a:1\n  api: registry.example/api\n",
+			"registry.example/a:1\n  api: registry.example/api\n  hub: docker.io/nginx:1\n",
 			`release.yaml:5: image web: not an image reference: an image needs its registry and a tag or digest, as in registry.example/repo:tag
 release.yaml:6: image a b: its name must be of letters, digits, dashes, dots and underscores
+release.yaml:8: image hub: not an image reference: write docker.io/library/nginx:1
 release.yaml:7: image api: not an image reference: an image needs its registry and a tag or digest, as in registry.example/repo:tag`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,6 +143,12 @@ web/b.yaml:17:9: Deployment shop/api: image api is not resolved: write it with i
 				"from: {kind: DockerImage, name: x.example/web}}]}\n"},
 			"",
 			`web/image-references: the release has no image "web", which x.example/web stands for: add it under images of release.yaml`},
+		"a placeholder that may be anything": {"./web", map[string]string{"web/a.yaml": deployment("web", "x"),
+			"web/image-references": "kind: ImageStream\napiVersion: image.openshift.io/v1\nspec: {tags: [{name: web, " +
+				"from: {kind: DockerImage, name: web}}]}\n"}, "", `web/image-references: web stands for the image ` +
+			`"web", and may also be another word of a manifest: write a placeholder such as placeholder.example/web`},
+		"a backslash": {"./web", map[string]string{`web/back\slash.yaml`: "{}"}, "",
+			`web/back\slash.yaml: its name has a backslash, and readers refuse a release with one: rename it`},
 		"bad image-references": {"./web",
 			map[string]string{"web/a.yaml": deployment("web", "x"), "web/image-references": "a: b"},
 			"", `web/image-references: this is "" of "": it must be ImageStream of image.openshift.io/v1`},
@@ -198,6 +211,38 @@ func TestLinksThatLeadOut(t *testing.T) {
 	if text := errorOf(t, err, folder, ""); !strings.Contains(text,
 		"b.yaml: it has 34603008 bytes: the limit for one file is 32 MiB") {
 		t.Errorf("got %s, want an error about the size", text)
+	}
+}
+
+// TestLinksToOtherFiles than manifests are left out like such files.
+func TestLinksToOtherFiles(t *testing.T) {
+	folder := plainFolder(t)
+	if err := os.Symlink("../../nowhere", filepath.Join(folder, "web/README.md")); err != nil {
+		t.Fatal(err)
+	}
+	release, err := buildIn(t, folder, build.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{filepath.Join(folder, "web/README.md")}, release.Ignored); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestAnOldLockStays if the new one can't be written.
+func TestAnOldLockStays(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lock")
+	if err := os.WriteFile(file, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(file+".part", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := new(build.Lock).Write(file); err == nil {
+		t.Error("the lock was written, want an error")
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "old" {
+		t.Errorf("the old lock is %q (%v)", text, err)
 	}
 }
 

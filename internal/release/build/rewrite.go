@@ -39,6 +39,10 @@ func (b *builder) rewriteAll() []error {
 			file := builtFile{
 				name: component.NumberedName(path.Base(name), read.Name), source: read.pathOf(b.config, name),
 			}
+			if strings.Contains(file.name, `\`) {
+				problems = append(problems, problemAt(file.source, 0, 0,
+					"its name has a backslash, and readers refuse a release with one: rename it"))
+			}
 			if other := taken[file.name]; other != "" {
 				problems = append(problems,
 					problemAt(file.source, 0, 0, "in the release it is %s, as is %s: rename one",
@@ -60,6 +64,12 @@ func (b *builder) rewritingFor(read *componentFiles, whole *payload.References) 
 	file, own, err := component.ReadReferences(read.files)
 	if err != nil {
 		return nil, problemAt(read.pathOf(b.config, file), 0, 0, "%w", err)
+	}
+	for _, name := range sortedKeys(own.Images) {
+		if placeholder := own.Images[name]; !strings.Contains(placeholder, "/") {
+			return nil, problemAt(read.pathOf(b.config, file), 0, 0, "%s stands for the image %q, and may also be "+
+				"another word of a manifest: write a placeholder such as placeholder.example/%[1]s", placeholder, name)
+		}
 	}
 	rewriting, err := payload.NewRewriting(whole, own)
 	if err != nil {
