@@ -76,42 +76,29 @@ type builder struct {
 	options    Options
 	components []*componentFiles
 	images     map[string]ResolvedImage // images of image-references
-	files      []builtFile
+	files      []txtar.File
+	sources    map[string]string // paths of the files in the components, by their names
 	time       time.Time
-}
-
-// A builtFile is a manifest of the release.
-type builtFile struct {
-	name   string // in release-manifests/
-	source string // path in the component, for users
-	text   []byte
 }
 
 // Build builds a release. Its error has a line for each problem.
 func Build(ctx context.Context, config *Config, options Options) (*Release, error) {
-	b := &builder{config: config, options: options, images: map[string]ResolvedImage{}, time: options.Time}
-	if options.Lock != nil {
-		if err := joinProblems(options.Lock.check(config, options.Base)); err != nil {
-			return nil, err
-		}
-	}
-	if err := joinProblems(b.read(ctx)); err != nil {
+	b := &builder{config: config, options: options, images: map[string]ResolvedImage{}, sources: map[string]string{},
+		time: options.Time}
+	if err := errors.Join(b.read(ctx)...); err != nil {
 		return nil, err
 	}
 	release := &Release{
-		Config: config, Lock: b.lock(), Created: b.time, sources: map[string]string{},
+		Config: config, Lock: b.lock(), Created: b.time, sources: b.sources,
 		store: &memoryStore{parts: map[v1.Hash][]byte{}},
 	}
 	for _, read := range b.components {
 		for _, name := range read.ignored {
-			release.Ignored = append(release.Ignored, read.pathOf(config, name))
+			release.Ignored = append(release.Ignored, read.pathOf(name))
 		}
 	}
-	if err := joinProblems(b.rewriteAll()); err != nil {
+	if err := errors.Join(b.rewriteAll()...); err != nil {
 		return nil, err
-	}
-	for _, file := range b.files {
-		release.sources[payload.ReleaseFolder+"/"+file.name] = file.source
 	}
 	if err := b.parse(ctx, release); err != nil {
 		return nil, err
@@ -138,8 +125,12 @@ func (b *builder) read(ctx context.Context) []error {
 		group.Go(func() (err error) {
 			spec := b.config.Images[name]
 			if b.options.Lock != nil {
-				resolved[i] = b.options.Lock.Images[name]
-			} else if resolved[i], _, err = b.resolve(ctx, spec); err != nil {
+				locked := b.options.Lock.Images[name]
+				resolved[i], err = locked.locked(spec)
+			} else {
+				resolved[i], _, err = b.resolve(ctx, spec)
+			}
+			if err != nil {
 				failed[i] = b.config.problem([]string{"images", name}, "image %s: %s: %w", name, spec, err)
 			}
 			return nil
@@ -224,7 +215,7 @@ func (b *builder) parse(ctx context.Context, release *Release) error {
 		}
 		added, problems := b.checkImages(release)
 		if len(problems) > 0 {
-			return joinProblems(problems)
+			return errors.Join(problems...)
 		}
 		if !added {
 			return nil
@@ -234,17 +225,9 @@ func (b *builder) parse(ctx context.Context, release *Release) error {
 
 // fileSystem returns the files of the release.
 func (b *builder) fileSystem() (fs.FS, error) {
-	archive := &txtar.Archive{}
 	entries, err := b.entries()
 	if err != nil {
 		return nil, err
 	}
-	for _, entry := range entries {
-		archive.Files = append(archive.Files, txtar.File{Name: entry.name, Data: entry.text})
-	}
-	files, err := txtar.FS(archive)
-	if err != nil {
-		return nil, errors.Join(errors.New("the names of the files can't be used"), err)
-	}
-	return files, nil
+	return txtar.FS(&txtar.Archive{Files: entries})
 }

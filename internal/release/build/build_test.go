@@ -229,8 +229,8 @@ func TestBuildFromALock(t *testing.T) {
 	}
 	_, err = buildIn(t, folder, build.Options{Lock: lock})
 	const again = ": build without --from-lock, and write the lock again by --lock"
-	want := `component db is "REGISTRY/shop/db:2.0.1", and the lock has "REGISTRY/shop/db:2.0.0"` + again + "\n" +
-		`images.web is "REGISTRY/shop/web:1.4.1", and the lock has "REGISTRY/shop/web:1.4.0"` + again
+	want := "release.yaml:13: image web: REGISTRY/shop/web:1.4.1: the lock has REGISTRY/shop/web:1.4.0" + again + "\n" +
+		"release.yaml:10: component db: REGISTRY/shop/db:2.0.1: the lock has REGISTRY/shop/db:2.0.0" + again
 	if diff := cmp.Diff(want, errorOf(t, err, folder, host)); diff != "" {
 		t.Error(diff)
 	}

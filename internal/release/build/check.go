@@ -85,10 +85,10 @@ func (b *builder) checkImages(release *Release) (added bool, problems []error) {
 // adviceOn returns what to change so that an image is one of those of release.yaml; "" for an image by digest in
 // another repository.
 func (b *builder) adviceOn(image string, declared map[string]ResolvedImage) string {
-	var sharing []string // names of images with the same repository
+	var sharing, tags []string // names of images with the same repository
 	for _, name := range sortedKeys(declared) {
 		if payload.RepositoryOf(declared[name].From) == payload.RepositoryOf(image) {
-			sharing = append(sharing, name)
+			sharing, tags = append(sharing, name), append(tags, declared[name].From)
 		}
 	}
 	_, digest, isPinned := strings.Cut(image, "@")
@@ -97,10 +97,6 @@ func (b *builder) adviceOn(image string, declared map[string]ResolvedImage) stri
 		return fmt.Sprintf("it has the digest %s, and the image %s of the release is %s: name the same", digest,
 			strings.Join(sharing, " or "), declared[sharing[0]].Image)
 	case len(sharing) > 1:
-		var tags []string
-		for _, name := range sharing {
-			tags = append(tags, declared[name].From)
-		}
 		return fmt.Sprintf("%s has several images of its repository, so the tag must be one of theirs: write %s",
 			b.config.path, strings.Join(tags, " or "))
 	case checkImage(image) != nil:

@@ -23,40 +23,42 @@ import (
 // A componentFiles is a component that has been read.
 type componentFiles struct {
 	Component
+	folder  string            // folder or archive on disk; "" for an image
 	image   *ResolvedImage    // nil for a component on disk
 	files   map[string][]byte // manifests and image-references, by their paths in the source
 	ignored []string          // other files
 	changed time.Time         // of the newest file; zero if not known
 }
 
-// pathOnDisk returns the path of a component on this machine, relative to the folder of release.yaml.
+// pathOnDisk returns the path of a component on this machine; "" for an image in a registry.
 func (c *Config) pathOnDisk(entry Component) string {
 	if filepath.IsAbs(entry.Source) {
 		return entry.Source
 	}
-	return filepath.Join(filepath.Dir(c.path), entry.Source)
-}
-
-// isOnDisk reports whether the source of a component is on this machine, and not an image in a registry.
-func (c *Config) isOnDisk(entry Component) bool {
-	if filepath.IsAbs(entry.Source) || strings.HasPrefix(entry.Source, ".") {
-		return true
+	joined := filepath.Join(filepath.Dir(c.path), entry.Source)
+	if _, err := os.Stat(joined); err != nil && !strings.HasPrefix(entry.Source, ".") {
+		return ""
 	}
-	_, err := os.Stat(c.pathOnDisk(entry))
-	return err == nil
+	return joined
 }
 
 // readComponent reads the files of a component.
 func (b *builder) readComponent(ctx context.Context, entry Component) (*componentFiles, error) {
-	if b.config.isOnDisk(entry) {
-		ref := b.config.pathOnDisk(entry)
+	if ref := b.config.pathOnDisk(entry); ref != "" {
 		if !filepath.IsAbs(ref) {
 			ref = "." + string(filepath.Separator) + ref // otherwise it could be the name of an image
 		}
-		return b.readSource(ctx, entry, ref, defaultPlatform)
+		read, err := b.readSource(ctx, entry, ref, defaultPlatform)
+		if err == nil {
+			read.folder = filepath.Clean(ref)
+		}
+		return read, err
 	}
 	if b.options.Lock != nil {
 		locked := b.options.Lock.Components[entry.Name]
+		if _, err := locked.locked(entry.Source); err != nil {
+			return nil, fmt.Errorf("%s: %w", entry.Source, err)
+		}
 		read := &componentFiles{Component: entry, image: &locked.ResolvedImage, files: map[string][]byte{}}
 		for name, text := range locked.Files {
 			read.files[name] = []byte(text)
@@ -120,9 +122,9 @@ func (b *builder) readSource(ctx context.Context, entry Component, ref string, p
 }
 
 // pathOf returns the path of a component's file for users.
-func (c *componentFiles) pathOf(config *Config, name string) string {
-	if config.isOnDisk(c.Component) {
-		return filepath.Join(config.pathOnDisk(c.Component), name)
+func (c *componentFiles) pathOf(name string) string {
+	if c.folder != "" {
+		return filepath.Join(c.folder, name)
 	}
 	return c.Source + "/" + name
 }

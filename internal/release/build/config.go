@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -63,24 +64,12 @@ func ReadConfig(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: a file describes the release: %s", err, anExample)
 	}
-	text, err := readSmall(path, 1<<20)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	c := &Config{path: path, text: text, changed: info.ModTime()}
-	return c, joinProblems(c.parse())
-}
-
-// readSmall reads a file up to a size.
-func readSmall(path string, limit int64) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > limit) {
-		err = fmt.Errorf("%s: it must be a file of at most %s", path, oci.InBytes(limit))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.ReadFile(path)
+	return c, errors.Join(c.parse()...)
 }
 
 // parse sets the fields, and returns the problems of the text.
@@ -207,3 +196,16 @@ func (c *Config) problem(field []string, format string, values ...any) error {
 func (c *Config) problemAt(line int, format string, values ...any) error {
 	return problemAt(c.path, line, 0, format, values...)
 }
+
+// problemAt returns an error that names a file, and its line and column unless they are 0.
+func problemAt(file string, line, column int, format string, values ...any) error {
+	place := filepath.ToSlash(file)
+	for _, number := range []int{line, column} {
+		if number > 0 {
+			place += fmt.Sprintf(":%d", number)
+		}
+	}
+	return errors.New(printable.Line(fmt.Sprintf("%s: %s", place, fmt.Errorf(format, values...))))
+}
+
+func sortedKeys[V any](values map[string]V) []string { return slices.Sorted(maps.Keys(values)) }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"path"
 	"strings"
@@ -28,12 +29,11 @@ func (b *builder) addDocuments(release *Release) error {
 		if err != nil {
 			return err
 		}
-		described, err := release.store.addReferrer(release.Root, document.kind, text)
-		if err != nil {
+		if err := release.store.addReferrer(release.Root, document.kind, text); err != nil {
 			return err
 		}
-		release.Documents = append(release.Documents, described)
 	}
+	release.Documents = release.store.referrers
 	return nil
 }
 
@@ -42,39 +42,31 @@ func (b *builder) sbom(release *Release) object {
 	const whole = "SPDXRef-release"
 	digest := release.Root.Digest.Hex
 	var packages, relationships []object
-	relate := func(from, relation, related string) {
-		relationships = append(relationships,
-			object{"spdxElementId": from, "relationshipType": relation, "relatedSpdxElement": related})
-	}
-	add := func(id, name, purpose, sum string, more object) {
+	add := func(from, relation, id, name, purpose, sum string, more object) {
 		described := object{
 			"SPDXID": id, "name": name, "downloadLocation": "NOASSERTION", "filesAnalyzed": false,
 			"primaryPackagePurpose": purpose,
 			"checksums":             []object{{"algorithm": "SHA256", "checksumValue": sum}},
 		}
-		for field, value := range more {
-			described[field] = value
-		}
+		maps.Copy(described, more)
 		packages = append(packages, described)
+		relationships = append(relationships,
+			object{"spdxElementId": from, "relationshipType": relation, "relatedSpdxElement": id})
 	}
 	refers := func(locator string) []object {
 		return []object{{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": locator}}
 	}
-	add(whole, b.config.Name, "CONTAINER", digest, object{
+	add("SPDXRef-DOCUMENT", "DESCRIBES", whole, b.config.Name, "CONTAINER", digest, object{
 		"versionInfo":  b.config.Version,
 		"externalRefs": refers(fmt.Sprintf("pkg:oci/%s@sha256%%3A%s", b.config.Name, digest)),
 	})
-	relate("SPDXRef-DOCUMENT", "DESCRIBES", whole)
 	for i, read := range b.components {
-		id := fmt.Sprintf("SPDXRef-component-%d", i)
-		add(id, read.Name, "SOURCE", read.digest(), nil)
-		relate(whole, "CONTAINS", id)
+		add(whole, "CONTAINS", fmt.Sprintf("SPDXRef-component-%d", i), read.Name, "SOURCE", read.digest(), nil)
 	}
 	for i, name := range sortedKeys(b.images) {
-		id := fmt.Sprintf("SPDXRef-image-%d", i)
-		add(id, name, "CONTAINER", sumOf(b.images[name].Image),
-			object{"externalRefs": refers(packageURL(b.images[name].Image))})
-		relate(whole, "DEPENDS_ON", id)
+		image := b.images[name].Image
+		add(whole, "DEPENDS_ON", fmt.Sprintf("SPDXRef-image-%d", i), name, "CONTAINER", sumOf(image),
+			object{"externalRefs": refers(packageURL(image))})
 	}
 	return object{
 		"SPDXID": "SPDXRef-DOCUMENT", "spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0",
@@ -97,8 +89,7 @@ func sumOf(image string) string {
 func packageURL(image string) string {
 	repository := payload.RepositoryOf(image)
 	return fmt.Sprintf("pkg:oci/%s@sha256%%3A%s?repository_url=%s", strings.ToLower(path.Base(repository)),
-		sumOf(image),
-		url.QueryEscape(repository))
+		sumOf(image), url.QueryEscape(repository))
 }
 
 // buildType is the page that explains the parameters of a build.

@@ -4,12 +4,18 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	imagev1 "github.com/openshift/api/image/v1"
+	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,14 +33,8 @@ type releaseMetadata struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
-// An entry is a file of the layer.
-type entry struct {
-	name string
-	text []byte
-}
-
 // entries returns the files of the layer in upstream's order, and last the name of the release.
-func (b *builder) entries() ([]entry, error) {
+func (b *builder) entries() ([]txtar.File, error) {
 	references, err := b.imageReferences()
 	if err != nil {
 		return nil, err
@@ -53,14 +53,12 @@ func (b *builder) entries() ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries := []entry{
-		{payload.ReleaseFolder + "/" + payload.ImagesFile, references},
-		{payload.ReleaseFolder + "/" + payload.MetadataFile, described},
+	entries := []txtar.File{
+		{Name: payload.ReleaseFolder + "/" + payload.ImagesFile, Data: references},
+		{Name: payload.ReleaseFolder + "/" + payload.MetadataFile, Data: described},
 	}
-	for _, file := range b.files {
-		entries = append(entries, entry{payload.ReleaseFolder + "/" + file.name, file.text})
-	}
-	return append(entries, entry{payload.SettingsFile, fmt.Appendf(nil, "name: %s\n", b.config.Name)}), nil
+	settings := fmt.Appendf(nil, "name: %s\n", b.config.Name)
+	return slices.Concat(entries, b.files, []txtar.File{{Name: payload.SettingsFile, Data: settings}}), nil
 }
 
 // imageReferences returns the content of image-references.
@@ -79,38 +77,28 @@ func (b *builder) imageReferences() ([]byte, error) {
 	return json.MarshalIndent(stream, "", "  ")
 }
 
-// layer returns the files of the release as a tar archive, and compressed.
-func (b *builder) layer() (plain, compressed []byte, err error) {
+// layer returns the files of the release as a compressed tar archive, and the digest of the archive.
+func (b *builder) layer() (diff v1.Hash, compressed []byte, err error) {
 	entries, err := b.entries()
 	if err != nil {
-		return nil, nil, err
+		return v1.Hash{}, nil, err
 	}
-	var archive, packed bytes.Buffer
-	writer := tar.NewWriter(&archive)
+	var packed bytes.Buffer
+	plain, compressor := sha256.New(), gzip.NewWriter(&packed)
+	writer := tar.NewWriter(io.MultiWriter(plain, compressor))
 	header := tar.Header{Typeflag: tar.TypeDir, Name: payload.ReleaseFolder, Mode: 0o777, ModTime: b.time}
-	if err := writer.WriteHeader(&header); err != nil {
-		return nil, nil, err
-	}
+	err = writer.WriteHeader(&header)
 	for _, file := range entries {
 		header := tar.Header{
-			Typeflag: tar.TypeReg, Name: file.name, Mode: 0o444, ModTime: b.time, Size: int64(len(file.text)),
+			Typeflag: tar.TypeReg, Name: file.Name, Mode: 0o444, ModTime: b.time, Size: int64(len(file.Data)),
 		}
-		if err := writer.WriteHeader(&header); err != nil {
-			return nil, nil, err
+		if err == nil {
+			err = writer.WriteHeader(&header)
 		}
-		if _, err := writer.Write(file.text); err != nil {
-			return nil, nil, err
+		if err == nil {
+			_, err = writer.Write(file.Data)
 		}
 	}
-	if err := writer.Close(); err != nil {
-		return nil, nil, err
-	}
-	compressor := gzip.NewWriter(&packed)
-	if _, err := compressor.Write(archive.Bytes()); err != nil {
-		return nil, nil, err
-	}
-	if err := compressor.Close(); err != nil {
-		return nil, nil, err
-	}
-	return archive.Bytes(), packed.Bytes(), nil
+	err = errors.Join(err, writer.Close(), compressor.Close())
+	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(plain.Sum(nil))}, packed.Bytes(), err
 }

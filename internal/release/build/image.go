@@ -1,7 +1,6 @@
 package build
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -32,11 +31,7 @@ func (b *builder) pack(ctx context.Context, release *Release) error {
 	if err != nil {
 		return err
 	}
-	plain, compressed, err := b.layer()
-	if err != nil {
-		return err
-	}
-	diff, _, err := v1.SHA256(bytes.NewReader(plain))
+	diff, compressed, err := b.layer()
 	if err != nil {
 		return err
 	}
@@ -146,7 +141,11 @@ func (b *builder) openBase(ctx context.Context, release *Release) (err error) {
 		return nil
 	}
 	if b.options.Lock != nil {
-		ref = b.options.Lock.Base.Image
+		locked, err := b.options.Lock.Base.locked(ref)
+		if err != nil {
+			return fmt.Errorf("base %s: %w", ref, err)
+		}
+		ref = locked.Image
 	}
 	location, err := oci.Parse(ref, b.options.Insecure)
 	if err == nil {

@@ -153,14 +153,15 @@ func (b *builder) resolve(ctx context.Context, spec string) (ResolvedImage, *v1.
 	if err != nil {
 		return ResolvedImage{}, nil, err
 	}
-	resolved := ResolvedImage{From: spec, Image: payload.RepositoryOf(spec) + "@" + image.root.Digest.String()}
+	var annotations map[string]string
 	for _, label := range sourceLabels {
 		if value := config.Config.Labels[label]; value != "" {
-			if resolved.Annotations == nil {
-				resolved.Annotations = map[string]string{}
+			if annotations == nil {
+				annotations = map[string]string{}
 			}
-			resolved.Annotations[label] = value
+			annotations[label] = value
 		}
 	}
-	return resolved, config, nil
+	resolved := payload.RepositoryOf(spec) + "@" + image.root.Digest.String()
+	return ResolvedImage{From: spec, Image: resolved, Annotations: annotations}, config, nil
 }

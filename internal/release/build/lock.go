@@ -1,8 +1,8 @@
 package build
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"os"
 
 	"sigs.k8s.io/yaml"
@@ -23,9 +23,6 @@ type LockedComponent struct {
 	Files map[string]string `json:"files"`
 }
 
-// maxLock limits the bytes of a lock, which has the manifests of components.
-const maxLock = 128 << 20
-
 // Write writes the lock into a file, or leaves an old one as it is.
 func (l *Lock) Write(path string) error {
 	text, err := yaml.Marshal(l)
@@ -42,7 +39,7 @@ func (l *Lock) Write(path string) error {
 
 // ReadLock reads a lock.
 func ReadLock(path string) (*Lock, error) {
-	text, err := readSmall(path, maxLock)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -53,42 +50,15 @@ func ReadLock(path string) (*Lock, error) {
 	return &lock, nil
 }
 
-// check returns problems with a lock of another release, or of another version of it.
-func (l *Lock) check(c *Config, base string) (problems []error) {
-	have, locked := map[string]string{}, map[string]string{} // images by what they are for
-	add := func(what string, image ResolvedImage) {
-		if isPinned(image.Image) {
-			locked[what] = image.From
-		}
+// locked returns an image of the lock. It fails if the lock has another image there, or none.
+func (r *ResolvedImage) locked(from string) (ResolvedImage, error) {
+	var resolved ResolvedImage
+	if r != nil {
+		resolved = *r
 	}
-	for name, image := range c.Images {
-		have["images."+name] = image
+	if resolved.From != from || !isPinned(resolved.Image) {
+		return resolved, fmt.Errorf("the lock has %s: build without --from-lock, and write the lock again by --lock",
+			cmp.Or(resolved.From, "no image for this"))
 	}
-	for name, image := range l.Images {
-		add("images."+name, image)
-	}
-	for _, entry := range c.Components {
-		if !c.isOnDisk(entry) {
-			have["component "+entry.Name] = entry.Source
-		}
-	}
-	for name, image := range l.Components {
-		add("component "+name, image.ResolvedImage)
-	}
-	if base != "" {
-		have["the base"] = base
-	}
-	if l.Base != nil {
-		add("the base", *l.Base)
-	}
-	all := maps.Clone(have)
-	maps.Copy(all, locked)
-	for _, what := range sortedKeys(all) {
-		if have[what] != locked[what] {
-			problems = append(problems,
-				fmt.Errorf("%s is %q, and the lock has %q: build without --from-lock, and write the "+
-					"lock again by --lock", what, have[what], locked[what]))
-		}
-	}
-	return problems
+	return resolved, nil
 }

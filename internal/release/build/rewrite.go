@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/tools/txtar"
+
 	"github.com/runlevel/runlevel/internal/release/component"
 	"github.com/runlevel/runlevel/internal/text/yamltext"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -25,7 +27,6 @@ func (b *builder) rewriteAll() []error {
 	}
 	slices.SortFunc(b.components, func(x, y *componentFiles) int { return strings.Compare(x.Name, y.Name) })
 	var problems []error
-	taken := map[string]string{} // sources by names in the release
 	for _, read := range b.components {
 		rewriting, err := b.rewritingFor(read, whole)
 		if err != nil {
@@ -36,23 +37,19 @@ func (b *builder) rewriteAll() []error {
 			if path.Base(name) == payload.ImagesFile {
 				continue
 			}
-			file := builtFile{
-				name: component.NumberedName(path.Base(name), read.Name), source: read.pathOf(b.config, name),
-			}
-			if strings.Contains(file.name, `\`) {
-				problems = append(problems, problemAt(file.source, 0, 0,
+			source, numbered := read.pathOf(name), component.NumberedName(path.Base(name), read.Name)
+			inRelease := payload.ReleaseFolder + "/" + numbered
+			if strings.Contains(numbered, `\`) {
+				problems = append(problems, problemAt(source, 0, 0,
 					"its name has a backslash, and readers refuse a release with one: rename it"))
-			}
-			if other := taken[file.name]; other != "" {
+			} else if other := b.sources[inRelease]; other != "" {
 				problems = append(problems,
-					problemAt(file.source, 0, 0, "in the release it is %s, as is %s: rename one",
-						file.name, other))
+					problemAt(source, 0, 0, "in the release it is %s, as is %s: rename one", numbered, other))
 			}
-			taken[file.name] = file.source
-			var unfit []error
-			file.text, unfit = rewrite(rewriting, file.source, read.files[name])
+			b.sources[inRelease] = source
+			text, unfit := rewrite(rewriting, source, read.files[name])
 			problems = append(problems, unfit...)
-			b.files = append(b.files, file)
+			b.files = append(b.files, txtar.File{Name: inRelease, Data: text})
 		}
 	}
 	return problems
@@ -63,20 +60,20 @@ func (b *builder) rewriteAll() []error {
 func (b *builder) rewritingFor(read *componentFiles, whole *payload.References) (*payload.Rewriting, error) {
 	file, own, err := component.ReadReferences(read.files)
 	if err != nil {
-		return nil, problemAt(read.pathOf(b.config, file), 0, 0, "%w", err)
+		return nil, problemAt(read.pathOf(file), 0, 0, "%w", err)
 	}
 	for _, name := range sortedKeys(own.Images) {
 		if placeholder := own.Images[name]; !strings.Contains(placeholder, "/") {
-			return nil, problemAt(read.pathOf(b.config, file), 0, 0, "%s stands for the image %q, and may also be "+
+			return nil, problemAt(read.pathOf(file), 0, 0, "%s stands for the image %q, and may also be "+
 				"another word of a manifest: write a placeholder such as placeholder.example/%[1]s", placeholder, name)
 		}
 	}
 	rewriting, err := payload.NewRewriting(whole, own)
 	if err != nil {
-		return nil, problemAt(read.pathOf(b.config, file), 0, 0, "%w", err)
+		return nil, problemAt(read.pathOf(file), 0, 0, "%w", err)
 	}
 	if missing := rewriting.Missing; len(missing) > 0 {
-		return nil, problemAt(read.pathOf(b.config, file), 0, 0,
+		return nil, problemAt(read.pathOf(file), 0, 0,
 			"the release has no image %q, which %s stands for: "+
 				"add it under images of %s", missing[0], own.Images[missing[0]], b.config.path)
 	}
@@ -107,21 +104,22 @@ func rewrite(rewriting *payload.Rewriting, file string, text []byte) ([]byte, []
 	copied := 0
 	for _, value := range values {
 		old := text[value.Start:value.End]
-		changed, unknown, err := rewriting.Apply(old)
 		if value.Unescaped != "" {
-			changed, unknown, err = rewriting.Apply([]byte(value.Unescaped))
-			if string(changed) == value.Unescaped {
-				changed = old
-			} else {
-				changed = quote(changed)
-			}
+			old = []byte(value.Unescaped)
 		}
+		changed, unknown, err := rewriting.Apply(old)
 		line := 1 + bytes.Count(text[:value.Start], []byte("\n"))
 		if err != nil {
 			return nil, []error{problemAt(file, line, 0, "%w", err)}
 		}
 		for _, part := range unknown {
 			problems = append(problems, problemAt(file, line, 0, "%s", payload.UnknownPart(part)))
+		}
+		if bytes.Equal(changed, old) {
+			continue
+		}
+		if value.Unescaped != "" {
+			changed = quote(changed)
 		}
 		out = append(append(out, text[copied:value.Start]...), changed...)
 		copied = value.End

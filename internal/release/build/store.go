@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/runlevel/runlevel/internal/oci"
+	"github.com/runlevel/runlevel/internal/oci/copy"
 )
 
 // A memoryStore has the new parts of a release. The layers of its base are read from where the base is.
@@ -46,7 +48,7 @@ func (m *memoryStore) addJSON(kind types.MediaType, value any) (v1.Descriptor, e
 const emptyType types.MediaType = "application/vnd.oci.empty.v1+json"
 
 // addReferrer adds a document about an image.
-func (m *memoryStore) addReferrer(subject v1.Descriptor, kind types.MediaType, content []byte) (v1.Descriptor, error) {
+func (m *memoryStore) addReferrer(subject v1.Descriptor, kind types.MediaType, content []byte) error {
 	described, err := m.addJSON(types.OCIManifestSchema1, v1.Manifest{
 		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: string(kind),
 		Config:  m.add(emptyType, []byte("{}")),
@@ -57,7 +59,7 @@ func (m *memoryStore) addReferrer(subject v1.Descriptor, kind types.MediaType, c
 		described.ArtifactType = string(kind)
 		m.subject, m.referrers = subject.Digest, append(m.referrers, described)
 	}
-	return described, err
+	return err
 }
 
 // Resolve implements oci.Store: the parts have no tags.
@@ -101,4 +103,28 @@ func (m *memoryStore) Close() error {
 		return nil
 	}
 	return m.base.Close()
+}
+
+// Push writes the release and the documents about it to an image in a registry, a layout or an archive, and returns
+// where it is. The default tag is the version.
+func (r *Release) Push(ctx context.Context, destination string, insecure bool) (written oci.Location, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write %s: %w", destination, err)
+		}
+	}()
+	written, err = oci.ParseTarget(destination, r.Config.Version, insecure)
+	if err != nil {
+		return written, err
+	}
+	target, err := oci.Create(ctx, written, oci.Options{Insecure: insecure})
+	if err != nil {
+		return written, err
+	}
+	defer func() { err = errors.Join(err, target.Close()) }()
+	options := copy.Options{Tag: written.Identifier, Referrers: true}
+	if _, err := copy.Copy(ctx, r.store, r.Root, target, options); err != nil {
+		return written, err
+	}
+	return written, target.Commit(ctx)
 }
