@@ -57,7 +57,8 @@ type wrongContentError string
 
 func (w wrongContentError) Error() string { return string(w) }
 
-func isWrong(err error) bool { return errors.As(err, new(wrongContentError)) }
+// IsWrong reports whether content does not have the size or digest of its descriptor.
+func IsWrong(err error) bool { return errors.As(err, new(wrongContentError)) }
 
 func wrongSize(got, want int64) error {
 	if got > want {

@@ -128,12 +128,12 @@ func (f *folder) putBlob(ctx context.Context, described v1.Descriptor,
 		return diskError(f.path, err)
 	}
 	err = writeBlob(ctx, partial, info.Size(), described, open)
-	if isWrong(err) && info.Size() > 0 { // what was there before is perhaps the reason
+	if IsWrong(err) && info.Size() > 0 { // what was there before is perhaps the reason
 		if err = partial.Truncate(0); err == nil {
 			err = writeBlob(ctx, partial, 0, described, open)
 		}
 	}
-	if isWrong(err) {
+	if IsWrong(err) {
 		return errors.Join(err, partial.Close(), root.Remove(name+partialSuffix))
 	}
 	if err == nil {

@@ -271,7 +271,7 @@ func TestADigestReaderReturnsNoMoreThanItsSize(t *testing.T) {
 	checked, err := NewDigestReader(strings.NewReader("short"+strings.Repeat("evil", 100)), want)
 	must(t, err)
 	got, err := io.ReadAll(checked)
-	if string(got) != "short" || !isWrong(err) || !isWrong(checked.Verify()) {
+	if string(got) != "short" || !IsWrong(err) || !IsWrong(checked.Verify()) {
 		t.Errorf("content is %q, %v", got, err)
 	}
 }

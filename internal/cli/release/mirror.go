@@ -30,7 +30,7 @@ the pods in its manifests, for all platforms. Signatures, attestations and SBOMs
 with each image: referrers, and the tags of cosign (.sig, .att, .sbom). OpenPGP signatures are
 copied from the stores that the release names, and from those of --signature-store.
 
-DESTINATION is a registry, which may be followed by a path, or a folder. An image
+DESTINATION is a registry, which may be followed by a path, or a folder, such as ./carry. An image
 registry.example/shop/web is copied to DESTINATION/shop/web. A folder is an OCI image layout of
 all images; as SOURCE it is copied to a registry that can't reach the others.
 
@@ -128,6 +128,9 @@ func (f *mirrorFlags) mirror(ctx context.Context, ref, destination string, strea
 		return core.ReadError(ctx, err)
 	}
 	defer m.Close()
+	if m.IsFolder() && f.configDir != "" {
+		return core.Misusef("--config-dir is for copies to a registry: %s is a folder", destination)
+	}
 	if err := m.Survey(ctx); err != nil {
 		return err
 	}
@@ -143,11 +146,14 @@ func (f *mirrorFlags) mirror(ctx context.Context, ref, destination string, strea
 		return fmt.Errorf("%w: run the command again to continue the copy", context.Cause(ctx))
 	}
 	if err == nil && !f.isDryRun && m.Failed() == 0 {
-		files, err = m.Settings()
+		files, err = m.Settings(ctx)
 	}
 	if err == nil && f.configDir != "" {
 		err = mirror.WriteFiles(f.configDir, files)
 		files = nil
+	}
+	if err != nil {
+		m.Error = err.Error()
 	}
 	err = errors.Join(err, f.format.Print(streams.Out, m, func(out io.Writer) error {
 		f.printEnd(out, m)
@@ -192,7 +198,7 @@ func (f *mirrorFlags) printEnd(out io.Writer, m *mirror.Mirror) {
 	switch failed := m.Failed(); {
 	case failed > 0:
 		fmt.Fprintf(out, "%s of %d failed\n", printable.Count(failed, "image"), len(m.Items))
-	case !f.isDryRun:
+	case !f.isDryRun && m.Error == "":
 		fmt.Fprintf(out, "the destination has all %s; %d copied and verified\n",
 			printable.Count(len(m.Items), "image"), copied)
 	}

@@ -141,17 +141,21 @@ func (j *job) count(isSkipped bool, size int64) {
 // writeManifests writes the manifests, those that others name first.
 func (j *job) writeManifests(ctx context.Context) error {
 	for _, m := range j.Manifests {
-		isThere, tag := false, m.Tag
-		if m.IsChild { // others also get a tag, or an entry in a list
-			_, err := j.target.Manifest(ctx, m.Descriptor)
-			isThere = err == nil
-		} else if tag == "" {
-			tag = m.Digest.String()
-		}
-		if !isThere {
-			if err := j.target.PutManifest(ctx, m.Descriptor, m.raw, tag); err != nil {
-				return err
+		var isThere bool
+		var err error
+		switch {
+		case m.IsAttachment:
+			isThere, err = j.writeAttachment(ctx, m)
+		case m.IsChild: // others also get a tag, or an entry in a list
+			_, missing := j.target.Manifest(ctx, m.Descriptor)
+			if isThere = missing == nil; !isThere {
+				err = j.target.PutManifest(ctx, m.Descriptor, m.raw, "")
 			}
+		default:
+			err = j.target.PutManifest(ctx, m.Descriptor, m.raw, cmp.Or(m.Tag, m.Digest.String()))
+		}
+		if err != nil {
+			return err
 		}
 		j.count(isThere, m.Size)
 	}

@@ -18,6 +18,9 @@ const (
 	maxPlan      = 64 << 20 // bytes of all manifests: they are kept until they are written
 )
 
+// artifactManifest is the type of manifests that a draft of OCI 1.1 had for signatures and SBOMs.
+const artifactManifest types.MediaType = "application/vnd.oci.artifact.manifest.v1+json"
+
 // cosignTags are the ends of cosign's tags for signatures, attestations and SBOMs. They begin with the digest.
 var cosignTags = []string{".sig", ".att", ".sbom"}
 
@@ -27,14 +30,18 @@ type Manifest struct {
 	Tag     string
 	Subject *v1.Descriptor // the manifest that it is about, such as the signed one; nil for none
 	IsChild bool           // an index names it
+	// IsAttachment: it has signatures under a tag of cosign, where the target may have others.
+	IsAttachment bool
 
-	raw []byte
+	raw    []byte
+	layers []v1.Descriptor
 }
 
 // A Plan has the parts of an image, with those of the manifests about it.
 type Plan struct {
 	Manifests []Manifest // those that others name first, and those about a manifest before it
 	Blobs     []v1.Descriptor
+	Notes     []string // what is not copied, since the source only names it
 
 	from       oci.Store
 	options    Options
@@ -48,6 +55,16 @@ func Find(ctx context.Context, from oci.Store, described v1.Descriptor, options 
 	oci.BePatient(from)
 	p := &Plan{from: from, options: options, known: map[v1.Hash]bool{}, knownBlobs: map[v1.Hash]bool{}}
 	return p, p.find(ctx, Manifest{Descriptor: described, Tag: options.Tag}, 0)
+}
+
+// AddTag adds a tag for the image.
+func (p *Plan) AddTag(tag string) {
+	image := p.Manifests[len(p.Manifests)-1]
+	if image.Tag == "" {
+		p.Manifests = p.Manifests[:len(p.Manifests)-1]
+	}
+	image.Tag = tag
+	p.Manifests = append(p.Manifests, image)
 }
 
 // find plans a manifest, everything below it, and its referrers.
@@ -72,6 +89,7 @@ func (p *Plan) find(ctx context.Context, m Manifest, depth int) error {
 	if err != nil {
 		return fmt.Errorf("manifest %s %w", digest, err)
 	}
+	m.IsAttachment = m.IsAttachment && len(m.layers) > 0
 	p.known[digest] = true
 	for _, child := range children {
 		if err := p.find(ctx, Manifest{Descriptor: child, IsChild: true}, depth+1); err != nil {
@@ -92,15 +110,16 @@ func (p *Plan) addParts(m *Manifest) ([]v1.Descriptor, error) {
 	var parts struct {
 		SchemaVersion int64           `json:"schemaVersion"`
 		MediaType     types.MediaType `json:"mediaType"`
-		Config        v1.Descriptor   `json:"config"`
+		Config        *v1.Descriptor  `json:"config"`
 		Layers        []v1.Descriptor `json:"layers"`
+		Blobs         []v1.Descriptor `json:"blobs"` // of an artifact
 		Manifests     []v1.Descriptor `json:"manifests"`
 		Subject       *v1.Descriptor  `json:"subject"`
 	}
 	if err := json.Unmarshal(m.raw, &parts); err != nil {
 		return nil, fmt.Errorf("can't be read: %w", err)
 	}
-	m.Subject = parts.Subject
+	m.Subject, m.layers = parts.Subject, parts.Layers
 	kind := m.MediaType
 	if parts.MediaType != "" {
 		kind = parts.MediaType
@@ -110,10 +129,16 @@ func (p *Plan) addParts(m *Manifest) ([]v1.Descriptor, error) {
 		return nil, errors.New("is of Docker's schema 1, which is not supported: build the image with a current tool")
 	case kind.IsIndex():
 		return parts.Manifests, nil
+	case kind == artifactManifest:
+		parts.Layers = parts.Blobs
 	case !kind.IsImage():
 		return nil, fmt.Errorf("is of type %q, which is neither an image nor an index of some", kind)
+	case parts.Config == nil:
+		return nil, errors.New("names no config")
+	default:
+		parts.Layers = append([]v1.Descriptor{*parts.Config}, parts.Layers...)
 	}
-	for _, blob := range append([]v1.Descriptor{parts.Config}, parts.Layers...) {
+	for _, blob := range parts.Layers {
 		if blob.Size < 0 || blob.Digest.Hex == "" {
 			return nil, errors.New("names a part without a digest or with a negative size")
 		}
@@ -132,7 +157,11 @@ func (p *Plan) findReferrers(ctx context.Context, digest v1.Hash, depth int) err
 		return fmt.Errorf("referrers of %s: %w", digest, err)
 	}
 	for _, described := range referrers {
-		if err := p.find(ctx, Manifest{Descriptor: described}, depth+1); err != nil {
+		err := p.find(ctx, Manifest{Descriptor: described}, depth+1)
+		if errors.Is(err, oci.ErrNotFound) {
+			p.Notes = append(p.Notes,
+				fmt.Sprintf("referrer %s of %s is listed, but not there", described.Digest, digest))
+		} else if err != nil {
 			return err
 		}
 	}
@@ -143,7 +172,7 @@ func (p *Plan) findReferrers(ctx context.Context, digest v1.Hash, depth int) err
 			continue
 		}
 		if err == nil {
-			err = p.find(ctx, Manifest{Descriptor: described, Tag: tag}, depth+1)
+			err = p.find(ctx, Manifest{Descriptor: described, Tag: tag, IsAttachment: true}, depth+1)
 		}
 		if err != nil {
 			return fmt.Errorf("tag %s: %w", tag, err)

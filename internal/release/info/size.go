@@ -2,11 +2,8 @@ package info
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
 
@@ -43,14 +40,13 @@ func (i *Info) AddSizes(ctx context.Context, options source.Options) error {
 	if err != nil {
 		return err
 	}
-	reader := &sizeReader{options: options, platform: platform, stores: map[name.Repository]oci.Store{}}
-	defer reader.close()
+	from := &source.Repositories{Options: options}
 	layers, failures := make([]layerSizes, len(i.Images)), make([]error, len(i.Images))
 	var all errgroup.Group
 	all.SetLimit(maxRequests)
 	for n, image := range i.Images {
 		all.Go(func() error {
-			layers[n], failures[n] = reader.readFirst(ctx, image.Image)
+			layers[n], failures[n] = readLayers(ctx, from, image.Image, platform)
 			return context.Cause(ctx)
 		})
 	}
@@ -67,71 +63,26 @@ func (i *Info) AddSizes(ctx context.Context, options source.Options) error {
 	return nil
 }
 
-// A sizeReader reads manifests. It keeps repositories open, because the images of a release are often in few.
-type sizeReader struct {
-	options  source.Options
-	platform v1.Platform
-	mu       sync.Mutex
-	stores   map[name.Repository]oci.Store
-}
-
-func (r *sizeReader) close() {
-	for _, store := range r.stores {
-		_ = store.Close() // nothing was written
-	}
-}
-
-// readFirst reads an image from the first of its locations that has it.
-func (r *sizeReader) readFirst(ctx context.Context, image string) (layerSizes, error) {
-	var failures error
-	for _, ref := range r.options.Mirrors.Locations(image) {
-		layers, err := r.read(ctx, ref)
-		if err == nil || ctx.Err() != nil {
-			return layers, err
-		}
-		failures = errors.Join(failures, fmt.Errorf("%s: %w", ref, err))
-	}
-	return nil, failures
-}
-
-func (r *sizeReader) read(ctx context.Context, ref string) (layerSizes, error) {
-	location, err := oci.ParseRegistry(ref, r.options.Insecure)
+// readLayers reads the sizes of the layers of an image.
+func readLayers(ctx context.Context, from *source.Repositories, image string, platform v1.Platform) (
+	layerSizes, error) {
+	store, found, err := from.Find(ctx, image)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", image, err)
 	}
-	store, err := r.open(ctx, location)
+	defer store.Close()
+	manifest, err := oci.FindImage(ctx, store, found, platform)
 	if err != nil {
-		return nil, err
-	}
-	found, err := store.Resolve(ctx, location.Identifier)
-	if err != nil {
-		return nil, err
-	}
-	image, err := oci.FindImage(ctx, store, found, r.platform)
-	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", image, err)
 	}
 	layers := layerSizes{}
-	for _, layer := range image.Layers {
+	for _, layer := range manifest.Layers {
 		if layer.Size < 0 || layer.Size > maxLayer {
-			return nil, errors.New("its manifest has a layer of an impossible size")
+			return nil, fmt.Errorf("%s: its manifest has a layer of an impossible size", image)
 		}
 		layers[layer.Digest] = layer.Size
 	}
 	return layers, nil
-}
-
-func (r *sizeReader) open(ctx context.Context, location oci.Location) (oci.Store, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if store := r.stores[location.Repository]; store != nil {
-		return store, nil
-	}
-	store, err := oci.Open(ctx, location, oci.Options{Insecure: r.options.Insecure})
-	if err == nil {
-		r.stores[location.Repository] = store
-	}
-	return store, err
 }
 
 // sumUp adds the sizes of images by their layers.

@@ -40,21 +40,13 @@ func each(items []*Item, limit int, act func(*Item) error) {
 
 // Survey finds out what belongs to each image, and what the destination lacks.
 func (m *Mirror) Survey(ctx context.Context) error {
-	var mu sync.Mutex
-	type part struct {
-		repository string // "" in a folder, which has each part once
-		digest     v1.Hash
-	}
 	counted := map[part]bool{}
 	each(m.Items, maxSurveys, func(item *Item) error {
 		lacking, err := m.survey(ctx, item)
-		mu.Lock()
-		defer mu.Unlock()
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		for _, described := range lacking {
-			missing := part{digest: described.Digest}
-			if !m.isFolder {
-				missing.repository = m.nameAt(item.image)
-			}
+			missing := m.partAt(item, described)
 			item.Missing += described.Size
 			if !counted[missing] {
 				counted[missing] = true
@@ -62,6 +54,11 @@ func (m *Mirror) Survey(ctx context.Context) error {
 			}
 		}
 		m.Bytes += item.Bytes
+		if item.plan != nil {
+			for _, note := range item.plan.Notes {
+				m.Notes = append(m.Notes, item.Image+": "+note)
+			}
+		}
 		return err
 	})
 	return ctx.Err()
@@ -69,68 +66,67 @@ func (m *Mirror) Survey(ctx context.Context) error {
 
 // survey finds out what belongs to an image, and returns the parts that the destination lacks.
 func (m *Mirror) survey(ctx context.Context, item *Item) ([]v1.Descriptor, error) {
-	from, described, err := m.find(ctx, item.Image)
+	from, described, err := m.find(ctx, item.image)
 	if err != nil {
 		return nil, err
 	}
-	if item.plan, err = copy.Find(ctx, from, described, copy.Options{
-		Tag: item.tag, Referrers: true, Progress: func(done, _ int64) { m.progress(item, done) },
-	}); err != nil {
+	defer rest(from)
+	options := copy.Options{Referrers: true, Progress: func(done, _ int64) { m.progress(item, done) }}
+	if item.plan, err = copy.Find(ctx, from, described, options); err != nil {
 		return nil, err
 	}
-	item.Digest = described.Digest.String()
+	item.Digest, item.from = described.Digest.String(), from
 	for _, part := range item.plan.Blobs {
 		item.Bytes += part.Size
 	}
 	for _, part := range item.plan.Manifests {
 		item.Bytes += part.Size
-		if part.Subject != nil || part.Tag != "" && part.Tag != item.tag {
+		if part.Subject != nil || part.Tag != "" {
 			item.Attached++
 		}
 	}
-	target, err := m.writing.get(m.nameAt(item.image))
+	for _, tag := range item.tags {
+		item.plan.AddTag(tag)
+	}
+	target, err := m.target(ctx, item.image)
 	if err != nil {
 		return nil, err
 	}
-	lacking, isComplete, err := m.lacking(ctx, item.plan, target)
+	defer rest(target)
+	lacking, isComplete, err := m.lacking(ctx, item, target)
 	item.lacks = !isComplete
 	return lacking, err
 }
 
-// find returns an image at the first of its mirrors that has it, or at its own location.
-func (m *Mirror) find(ctx context.Context, name string) (store oci.Store, described v1.Descriptor, failed error) {
-	for _, location := range m.options.Source.Mirrors.Locations(name) {
-		image, err := parseReference(location)
-		if err == nil {
-			store, err = m.reading.get(image.repository)
-		}
-		if err == nil {
-			described, err = store.Resolve(ctx, image.identifier)
-		}
-		if err == nil {
-			return store, described, nil
-		}
-		if location != name {
-			err = fmt.Errorf("%s: %w", location, err)
-		}
-		failed = errors.Join(failed, err)
+// partAt returns the identity of a part of an image at the destination.
+func (m *Mirror) partAt(item *Item, described v1.Descriptor) part {
+	if m.isFolder {
+		return part{digest: described.Digest}
 	}
-	return nil, described, failed
+	return part{m.nameAt(item.image), described.Digest}
 }
 
 // lacking returns the manifests and blobs that a destination lacks, and whether it is complete, with all tags and
 // referrers.
-func (m *Mirror) lacking(ctx context.Context, plan *copy.Plan, target oci.Target) ([]v1.Descriptor, bool, error) {
+func (m *Mirror) lacking(ctx context.Context, item *Item, target oci.Target) ([]v1.Descriptor, bool, error) {
 	var lacking []v1.Descriptor
-	for _, blob := range plan.Blobs {
-		if isThere, err := m.hasBlob(ctx, target, blob); err != nil {
-			return nil, false, err
-		} else if !isThere {
+	for _, blob := range item.plan.Blobs {
+		known := m.partAt(item, blob)
+		isThere, isKnown := m.blobs.Load(known)
+		if !isKnown {
+			has, err := target.HasBlob(ctx, blob) // a folder compares its digest
+			if err != nil {
+				return nil, false, err
+			}
+			isThere = has
+			m.blobs.Store(known, has)
+		}
+		if isThere == false {
 			lacking = append(lacking, blob)
 		}
 	}
 	isComplete := true
-	for _, manifest := range plan.Manifests {
+	for _, manifest := range item.plan.Manifests {
 		isThere, err := hasManifest(ctx, target, manifest)
 		if err != nil {
 			return nil, false, err
@@ -139,7 +135,7 @@ func (m *Mirror) lacking(ctx context.Context, plan *copy.Plan, target oci.Target
 			lacking = append(lacking, manifest.Descriptor)
 			continue
 		}
-		if manifest.Tag != "" {
+		if manifest.Tag != "" && !manifest.IsAttachment {
 			isThere, err = resolves(ctx, target, manifest.Tag, manifest.Digest)
 		}
 		if manifest.Subject != nil && isThere && err == nil {
@@ -153,25 +149,19 @@ func (m *Mirror) lacking(ctx context.Context, plan *copy.Plan, target oci.Target
 	return lacking, isComplete && len(lacking) == 0, nil
 }
 
-// hasBlob reports whether a destination has a blob. A folder compares its digest, so each blob is asked for once.
-func (m *Mirror) hasBlob(ctx context.Context, target oci.Target, blob v1.Descriptor) (bool, error) {
-	if isThere, isKnown := m.hashed.Load(blob.Digest); isKnown {
-		return isThere.(bool), nil
-	}
-	isThere, err := target.HasBlob(ctx, blob)
-	if err == nil && m.isFolder {
-		m.hashed.Store(blob.Digest, isThere)
-	}
-	return isThere, err
-}
-
-// hasManifest reports whether a destination has a manifest. One that an index names is not listed in a folder.
+// hasManifest reports whether a destination has a manifest. In a folder, one that no index names is also listed.
 func hasManifest(ctx context.Context, target oci.Target, manifest copy.Manifest) (bool, error) {
+	if manifest.IsAttachment {
+		return copy.HasAttachment(ctx, target, manifest)
+	}
 	if !manifest.IsChild {
-		return resolves(ctx, target, manifest.Digest.String(), manifest.Digest)
+		isThere, err := resolves(ctx, target, manifest.Digest.String(), manifest.Digest)
+		if err != nil || !isThere {
+			return false, err
+		}
 	}
 	_, err := target.Manifest(ctx, manifest.Descriptor)
-	if errors.Is(err, oci.ErrNotFound) {
+	if errors.Is(err, oci.ErrNotFound) || oci.IsWrong(err) {
 		return false, nil
 	}
 	return err == nil, err
@@ -195,8 +185,23 @@ func refers(ctx context.Context, store oci.Store, manifest copy.Manifest) (bool,
 // Copy copies what the destination lacks, and verifies the copies. A release is copied after its images, and only if
 // all of them are complete.
 func (m *Mirror) Copy(ctx context.Context) error {
-	images := slices.DeleteFunc(slices.Clone(m.Items), func(item *Item) bool { return item.release != nil })
-	releases := slices.DeleteFunc(slices.Clone(m.Items), func(item *Item) bool { return item.release == nil })
+	if m.isFolder {
+		err := m.toFolder.Commit(ctx) // makes it a layout
+		if err == nil && !isMirror(m.to) {
+			err = writeEntries(m.to, []folderEntry{}) // none is complete
+		}
+		if err != nil {
+			return err
+		}
+	}
+	var images, releases []*Item
+	for _, item := range m.Items {
+		if item.release == nil {
+			images = append(images, item)
+		} else {
+			releases = append(releases, item)
+		}
+	}
 	if err := m.copyAll(ctx, images); err != nil {
 		return err
 	}
@@ -218,42 +223,54 @@ func (m *Mirror) Copy(ctx context.Context) error {
 	return nil
 }
 
-// copyAll copies what the destination lacks of items, and then opens the destination again to verify them.
+// copyAll copies what the destination lacks of items, and then asks the destination for all of them.
 func (m *Mirror) copyAll(ctx context.Context, items []*Item) error {
-	items = slices.DeleteFunc(slices.Clone(items), func(item *Item) bool { return !item.lacks })
-	each(items, maxCopies, func(item *Item) error {
-		target, err := m.writing.get(m.nameAt(item.image))
-		if err == nil {
-			_, err = item.plan.Copy(ctx, target)
-		}
-		return err
-	})
-	if len(items) == 0 || ctx.Err() != nil {
+	if !slices.ContainsFunc(items, func(item *Item) bool { return item.lacks && item.Error == "" }) {
 		return ctx.Err()
 	}
-	if target, err := m.writing.get(m.nameAt(items[0].image)); err != nil {
-		return err
-	} else if err := target.Commit(ctx); err != nil { // of the whole folder
-		return err
+	each(items, maxCopies, func(item *Item) error { return m.copy(ctx, item) })
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	written, err := m.openTargets(ctx)
-	if err != nil {
-		return err
+	if m.isFolder {
+		if err := m.toFolder.Commit(ctx); err != nil {
+			return err
+		}
 	}
-	m.hashed = &sync.Map{}
+	m.blobs.Range(func(blob, isThere any) bool {
+		return isThere == true || m.blobs.CompareAndDelete(blob, false)
+	})
 	each(items, maxSurveys, func(item *Item) error {
-		target, err := written.get(m.nameAt(item.image))
+		target, err := m.target(ctx, item.image)
 		if err != nil {
 			return err
 		}
-		lacking, isComplete, err := m.lacking(ctx, item.plan, target)
+		defer rest(target)
+		lacking, isComplete, err := m.lacking(ctx, item, target)
 		if err == nil && len(lacking) > 0 {
 			err = fmt.Errorf("after the copy, the destination lacks %s", lacking[0].Digest)
 		} else if err == nil && !isComplete {
-			err = errors.New("after the copy, the destination lacks a tag, or a referrer of it")
+			err = errors.New("after the copy, the destination lacks a tag or a referrer")
 		}
-		item.Copied = err == nil
+		item.Copied = item.lacks && err == nil
 		return err
 	})
-	return errors.Join(ctx.Err(), written.close())
+	return ctx.Err()
+}
+
+// copy copies what the destination lacks of an image.
+func (m *Mirror) copy(ctx context.Context, item *Item) error {
+	if !item.lacks {
+		return nil
+	}
+	target, err := m.target(ctx, item.image)
+	if err != nil {
+		return err
+	}
+	lock, _ := m.busy.LoadOrStore(m.nameAt(item.image)+"@"+item.Digest, &sync.Mutex{})
+	lock.(*sync.Mutex).Lock()
+	defer lock.(*sync.Mutex).Unlock()
+	defer rest(item.from, target)
+	_, err = item.plan.Copy(ctx, target)
+	return err
 }

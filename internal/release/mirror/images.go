@@ -14,7 +14,7 @@ import (
 )
 
 // namesOf returns the images that a release names, with the first place that names each: its image-references, and all
-// pods of its manifests, also of those that some clusters leave out.
+// pods of its manifests, also of those that some clusters leave out. Deleted objects need no images.
 func namesOf(p *payload.Payload) map[string]string {
 	found := map[string]string{}
 	note := func(image, place string) {
@@ -30,6 +30,9 @@ func namesOf(p *payload.Payload) map[string]string {
 		all = append(all, exclusion.Manifest)
 	}
 	for _, manifest := range all {
+		if manifest.IsTombstone() { // its image may be lost with the object
+			continue
+		}
 		id := manifest.ID()
 		for _, image := range imagesOfPods(manifest.Object()) {
 			note(image, id.String())

@@ -17,6 +17,24 @@ const (
 	ImageSet ListFormat = "imageset" // an ImageSetConfiguration of oc-mirror
 )
 
+// references returns all images of releases, and then the releases, of which the newest is the last.
+func references(releases []*Release) (all []reference) {
+	add := func(image reference) {
+		all = append(slices.DeleteFunc(all, func(other reference) bool { return other == image }), image)
+	}
+	for _, release := range releases {
+		for _, image := range release.images {
+			add(image)
+		}
+	}
+	for _, release := range releases {
+		if release.image != (reference{}) {
+			add(release.image)
+		}
+	}
+	return all
+}
+
 // List returns the images of releases, and the releases themselves, as a list for another tool.
 func List(releases []*Release, format ListFormat) ([]byte, error) {
 	type item struct {
@@ -24,12 +42,8 @@ func List(releases []*Release, format ListFormat) ([]byte, error) {
 	}
 	var names []string
 	var items []item
-	for _, release := range releases {
-		for _, image := range release.references() {
-			if name := image.String(); !slices.Contains(names, name) {
-				names, items = append(names, name), append(items, item{name})
-			}
-		}
+	for _, image := range references(releases) {
+		names, items = append(names, image.String()), append(items, item{image.String()})
 	}
 	switch format {
 	case Hauler:

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"github.com/runlevel/runlevel/internal/oci"
 	"github.com/runlevel/runlevel/internal/oci/copy"
 	"github.com/runlevel/runlevel/internal/source"
@@ -45,7 +47,8 @@ type Item struct {
 	Error       string `json:"error,omitempty"`
 
 	image   reference
-	tag     string // tag at the destination; "" for none
+	tags    []string // tags at the destination
+	from    oci.Store
 	plan    *copy.Plan
 	done    int64    // copied bytes
 	lacks   bool     // the destination lacks something
@@ -59,30 +62,38 @@ type Mirror struct {
 	Bytes   int64    `json:"bytes"`   // of all images
 	Missing int64    `json:"missing"` // what the destination lacks, each blob once
 	Notes   []string `json:"notes,omitempty"`
+	Error   string   `json:"error,omitempty"` // of the whole copy, such as a full disk
 
-	options  Options
-	from     string // folder of the source; "" for registries
-	to       string // destination: a folder, or the prefix of repositories
-	isFolder bool   // the destination is a folder
-	isNew    bool   // the destination was not on disk
-	releases []*Release
-	reading  *stores[oci.Store]
-	writing  *stores[oci.Target]
+	options    Options
+	from       string // folder of the source; "" for registries
+	to         string // destination: a folder, or the prefix of repositories
+	isFolder   bool   // the destination is a folder
+	isNew      bool   // the destination was not on disk
+	releases   []*Release
+	reading    source.Repositories
+	fromFolder *oci.Layout
+	toFolder   *oci.Layout
+	writing    sync.Map // oci.Target by the name of its repository
 
-	mu     sync.Mutex
-	done   int64     // copied bytes
-	hashed *sync.Map // blobs of the folder whose digest was compared, and whether it is right
+	mu    sync.Mutex
+	done  int64    // copied bytes
+	busy  sync.Map // a mutex for each digest of a repository: two registries may have it
+	blobs sync.Map // whether the destination has a blob, by its part
+}
+
+// A part is a manifest or blob at the destination.
+type part struct {
+	repository string // "" in a folder, which has each part once
+	digest     v1.Hash
 }
 
 // New reads the releases of a source, and collects their signatures.
 func New(ctx context.Context, ref, destination string, options Options) (*Mirror, error) {
-	m := &Mirror{options: options, hashed: &sync.Map{}, to: strings.TrimSuffix(destination, "/")}
-	info, err := os.Stat(destination)
-	m.isNew = err != nil
-	m.isFolder = err == nil && info.IsDir() || !source.IsImagePrefix(m.to)
-	if m.isFolder && (err == nil && !info.IsDir() || strings.HasSuffix(m.to, ".tar")) {
-		return nil, fmt.Errorf("%w: %s is a file: name a folder, and pack it with \"tar\" afterwards, or a registry",
-			ErrDestination, m.to)
+	m := &Mirror{options: options, to: strings.TrimSuffix(destination, "/")}
+	m.reading.Options = options.Source
+	var err error
+	if m.isFolder, m.isNew, err = parseDestination(m.to); err != nil {
+		return nil, fmt.Errorf("%w %s: %w", ErrDestination, destination, err)
 	}
 	if isMirror(ref) {
 		m.from = ref
@@ -90,6 +101,11 @@ func New(ctx context.Context, ref, destination string, options Options) (*Mirror
 	if m.from != "" && m.isFolder {
 		return nil, fmt.Errorf("%w: %s and %s are folders: copy it with \"cp -r\", or name a registry", ErrDestination,
 			ref, m.to)
+	}
+	for _, store := range options.SignatureStores {
+		if _, err := os.Stat(store); err != nil && !strings.Contains(store, "://") {
+			return nil, fmt.Errorf("--signature-store %s: %w", store, oci.WithoutPath(err))
+		}
 	}
 	if m.releases, err = Read(ctx, ref, options.Source); err != nil {
 		return nil, err
@@ -99,8 +115,33 @@ func New(ctx context.Context, ref, destination string, options Options) (*Mirror
 			return nil, err
 		}
 	}
-	return m, m.openStores(ctx)
+	return m, m.openFolders(ctx)
 }
+
+// parseDestination reports whether a destination is a folder and not a registry, and whether it is a new one. What is
+// not on disk is a folder if it can't be meant as a registry.
+func parseDestination(destination string) (isFolder, isNew bool, err error) {
+	info, err := os.Stat(destination)
+	host, _, _ := strings.Cut(destination, "/")
+	switch isPath := strings.HasPrefix(destination, ".") || strings.HasPrefix(destination, "/"); {
+	case err == nil && info.IsDir():
+		return true, false, nil
+	case err == nil, strings.HasSuffix(destination, ".tar"):
+		return false, false, errors.New("it is a file: name a folder, and pack it with tar afterwards")
+	case isPath:
+		return true, true, nil
+	case source.IsImagePrefix(destination):
+		return false, false, nil
+	case strings.ContainsAny(destination, ":@"), strings.Contains(host, "."), host == "localhost":
+		return false, false, errors.New("write a registry without scheme, tag, digest and capital letters, as in " +
+			"registry.internal:5000/mirror, or a folder that begins with ./")
+	default:
+		return true, true, nil
+	}
+}
+
+// IsFolder reports whether the destination is a folder.
+func (m *Mirror) IsFolder() bool { return m.isFolder }
 
 // add adds the images of a release, and the release as the last one.
 func (m *Mirror) add(ctx context.Context, release *Release) error {
@@ -117,7 +158,7 @@ func (m *Mirror) add(ctx context.Context, release *Release) error {
 			return fmt.Errorf("%w: a folder has releases by their names in a registry, and SOURCE is not in one: push "+
 				"the release first, or name a registry", ErrDestination)
 		}
-		m.Notes = append(m.Notes, `the release is in no registry: copy it with "runlevel release push"`)
+		m.Notes = append(m.Notes, `the release is not in a registry: copy it with "runlevel release push"`)
 		return nil
 	}
 	name := m.nameAt(release.image)
@@ -133,8 +174,11 @@ func (m *Mirror) add(ctx context.Context, release *Release) error {
 		return err
 	}
 	item.release, item.needs = release, needs
+	if err := release.collectSignatures(ctx, m.options.SignatureStores); err != nil {
+		return err
+	}
 	stores := slices.Concat(release.stores, m.options.SignatureStores)
-	err = release.collectSignatures(ctx, stores)
+	err = release.collectSignatures(ctx, release.stores)
 	switch {
 	case err != nil && len(release.signatures) == 0:
 		item.Error = "its signatures can't be read: " + err.Error()
@@ -146,19 +190,26 @@ func (m *Mirror) add(ctx context.Context, release *Release) error {
 	return nil
 }
 
-// addImage adds an image, unless another release has it, too.
+// addImage adds an image, unless it is there: then it only gets another tag.
 func (m *Mirror) addImage(image reference, tag string) (*Item, error) {
+	var item *Item
 	for _, other := range m.Items {
-		switch isSamePlace := m.nameAt(other.image) == m.nameAt(image) && other.tag == tag && image.isTag(); {
+		isSamePlace := !m.isFolder && m.nameAt(other.image) == m.nameAt(image) && slices.Contains(other.tags, tag)
+		switch isSameDigest := other.image.identifier == image.identifier && !image.isTag(); {
 		case other.image == image:
-			return other, nil
-		case isSamePlace && !m.isFolder:
+			item = other
+		case isSamePlace && !isSameDigest:
 			return nil, fmt.Errorf("%w: %s and %s would have the same name there", ErrDestination, other.image, image)
 		}
 	}
-	item := &Item{Image: image.String(), image: image, tag: tag}
-	item.Destination = reference{m.nameAt(image), image.identifier}.String()
-	m.Items = append(m.Items, item)
+	if item == nil {
+		item = &Item{Image: image.String(), image: image}
+		item.Destination = reference{m.nameAt(image), image.identifier}.String()
+		m.Items = append(m.Items, item)
+	}
+	if tag != "" && !slices.Contains(item.tags, tag) {
+		item.tags = append(item.tags, tag)
+	}
 	return item, nil
 }
 
@@ -205,8 +256,11 @@ func (m *Mirror) Failed() (count int) {
 
 // Close frees the resources of the mirror. It removes a folder to which nothing was copied.
 func (m *Mirror) Close() error {
-	err := errors.Join(m.reading.close(), m.writing.close())
-	if m.isFolder && m.isNew {
+	if !m.isFolder {
+		return nil
+	}
+	err := m.toFolder.Close()
+	if m.isNew {
 		_ = os.Remove(m.to) // fails if there is anything in it
 	}
 	return err

@@ -137,8 +137,8 @@ func TestAReleaseIsBuiltAgain(t *testing.T) {
 func settings(t *testing.T, m *mirror.Mirror, from, target string) map[string]string {
 	t.Helper()
 	got := map[string]string{}
-	for _, file := range must[[]mirror.File](t)(m.Settings()) {
-		replace := strings.NewReplacer(from, "SOURCE", target, "TO")
+	for _, file := range must[[]mirror.File](t)(m.Settings(t.Context())) {
+		replace := strings.NewReplacer(from, "SOURCE", strings.Replace(from, ":", "-", 1), "SOURCE", target, "TO")
 		got[replace.Replace(file.Name)] = replace.Replace(string(file.Text))
 	}
 	return got
@@ -158,25 +158,22 @@ func TestSettingsForClusters(t *testing.T) {
 		"mirror-sets.yaml": `apiVersion: config.openshift.io/v1
 kind: ImageDigestMirrorSet
 metadata:
-  name: mirror-shop-release
+  name: mirror-SOURCE
 spec:
   imageDigestMirrors:
   - mirrors:
-    - TO/copies/shop/release
-    source: SOURCE/shop/release
-  - mirrors:
-    - TO/copies/shop/web
-    source: SOURCE/shop/web
+    - TO/copies
+    source: SOURCE
 ---
 apiVersion: config.openshift.io/v1
 kind: ImageTagMirrorSet
 metadata:
-  name: mirror-shop-release
+  name: mirror-SOURCE
 spec:
   imageTagMirrors:
   - mirrors:
-    - TO/copies/shop/tools/migrate
-    source: SOURCE/shop/tools/migrate
+    - TO/copies
+    source: SOURCE
 `,
 	}
 	if diff := cmp.Diff(want, settings(t, m, from.host, target.host)); diff != "" {
@@ -292,11 +289,18 @@ func TestCredentialsExpireDuringACopy(t *testing.T) {
 			t.Errorf("the error is %q", item.Error)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(folder, "runlevel-mirror.json")); err == nil {
-		t.Error("the folder lists an incomplete release")
-	}
+	expectIncomplete(t, folder)
 	left.Store(1 << 40)
 	mirrored(t, from.release, folder, insecure)
+}
+
+// expectIncomplete fails the test if a folder can be a source.
+func expectIncomplete(t *testing.T, folder string) {
+	t.Helper()
+	_, err := mirror.Read(t.Context(), folder, insecure.Source)
+	if err == nil || !strings.Contains(err.Error(), "not complete: mirror to it again") {
+		t.Errorf("the error of an incomplete folder is %v", err)
+	}
 }
 
 // TestAKilledCopyContinues counts the bytes that the source sends: a killed process leaves what it has copied.
@@ -370,9 +374,25 @@ func TestAFullDisk(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "is full: free some space") {
 		t.Errorf("the error is %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(small, "carry/runlevel-mirror.json")); err == nil {
-		t.Error("the folder lists an incomplete release")
+	expectIncomplete(t, filepath.Join(small, "carry"))
+}
+
+// localRelease returns the folder of a release with an image of registry.example.
+func localRelease(t *testing.T) string {
+	t.Helper()
+	local := t.TempDir()
+	for name, text := range map[string]string{
+		"release-metadata": `{"kind": "cincinnati-metadata-v0", "version": "1.0.0"}`,
+		"image-references": `{"kind": "ImageStream", "apiVersion": "image.openshift.io/v1",
+			"metadata": {"name": "1.0.0"}, "spec": {"tags": [{"name": "web", "from": {"kind": "DockerImage",
+			"name": "registry.example/web@sha256:` + strings.Repeat("0", 64) + `"}}]}}`,
+		"0000_10_shop.yaml": `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(local, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
+	return local
 }
 
 func TestDestinationsThatAreRefused(t *testing.T) {
@@ -382,25 +402,19 @@ func TestDestinationsThatAreRefused(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(full, "file"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	local := t.TempDir()
-	for name, text := range map[string]string{
-		"release-metadata": `{"kind": "cincinnati-metadata-v0", "version": "1.0.0"}`,
-		"image-references": `{"kind": "ImageStream", "apiVersion": "image.openshift.io/v1",
-			"metadata": {"name": "1.0.0"}}`,
-		"0000_10_shop.yaml": `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}`,
-	} {
-		if err := os.WriteFile(filepath.Join(local, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	local := localRelease(t)
 	for name, test := range map[string]struct{ from, to, want string }{
 		"the source":                  {from.release, from.host, "is where the release comes from"},
 		"above the source":            {from.release, from.host + "/shop", "is where the release comes from"},
 		"a folder of a folder":        {folder, folder + "-2", `copy it with "cp -r"`},
 		"another folder":              {from.release, full, "neither an OCI image layout nor empty"},
-		"a file":                      {from.release, filepath.Join(full, "file"), "is a file: name a folder"},
-		"an archive":                  {from.release, folder + ".tar", "is a file: name a folder"},
 		"a folder of a local release": {local, folder + "-2", "push the release first"},
+		"a tag":                       {from.release, "127.0.0.1:6203/t2:1.0.0", "write a registry without scheme"},
+		"a digest":                    {from.release, "a/b@sha256:0", "write a registry without scheme"},
+		"a scheme":                    {from.release, "docker://registry.example/x", "write a registry without scheme"},
+		"capital letters":             {from.release, "registry.example/Shop", "and capital letters"},
+		"an archive":                  {from.release, folder + ".tar", "it is a file"},
+		"a file":                      {from.release, filepath.Join(full, "file"), "it is a file"},
 	} {
 		m, err := run(t.Context(), t, test.from, test.to, insecure)
 		if m != nil || !errors.Is(err, mirror.ErrDestination) || !strings.Contains(err.Error(), test.want) {
@@ -428,6 +442,10 @@ func TestSignatureStores(t *testing.T) {
 			sign(signatures, from.digest.String())
 			options.SignatureStores = []string{signatures}
 			m := mirrored(t, from.release, target.host, options)
+			options.SignatureStores = append(options.SignatureStores, signatures+"/nothere")
+			if _, err := run(t.Context(), t, from.release, target.host, options); err == nil {
+				t.Error("a store of --signature-store that is not there is accepted")
+			}
 			if len(m.Notes) != 1 || !strings.Contains(m.Notes[0], test.want) {
 				t.Errorf("the notes are %q", m.Notes)
 			}

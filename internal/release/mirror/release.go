@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -98,14 +97,6 @@ func (r *Release) addImages(names map[string]string) error {
 // maxNamed limits the invalid images in a message.
 const maxNamed = 10
 
-// references returns the images of the release, and then the release itself.
-func (r *Release) references() []reference {
-	if r.image == (reference{}) {
-		return r.images
-	}
-	return append(slices.Clone(r.images), r.image)
-}
-
 // tagPattern matches a tag of a registry.
 var tagPattern = regexp.MustCompile(`^\w[\w.-]{0,127}$`)
 
@@ -137,7 +128,7 @@ func (r *Release) collectSignatures(ctx context.Context, stores []string) error 
 
 // The names in a folder of mirrored releases, beside those of an image layout.
 const (
-	contentsFile     = "runlevel-mirror.json" // written last: what it lists is complete
+	contentsFile     = "runlevel-mirror.json" // a release is added when it is complete
 	SignaturesFolder = "signatures"           // a signature store
 )
 
@@ -159,36 +150,35 @@ func readContents(folder string) (entries []folderEntry, err error) {
 	if err := json.Unmarshal(text, &contents); err != nil {
 		return nil, fmt.Errorf("%s: %w", contentsFile, err)
 	}
-	if len(contents.Releases) == 0 {
-		return nil, fmt.Errorf("%s: it lists no release", contentsFile)
-	}
 	return contents.Releases, nil
 }
 
-// writeContents adds a release to those of a folder, with its signatures.
+func writeEntries(folder string, entries []folderEntry) error {
+	text, err := json.MarshalIndent(map[string]any{"releases": entries}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(folder, contentsFile), append(text, '\n'))
+}
+
+// writeContents adds a release as the last one to those of a folder, with its signatures.
 func writeContents(folder string, release *Release) error {
 	if err := WriteFiles(folder, signatureFiles(release)); err != nil {
 		return err
 	}
 	entries, err := readContents(folder)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return err
 	}
 	entry := folderEntry{release.image.String(), release.tag}
-	if slices.Contains(entries, entry) {
-		return nil
-	}
+	entries = slices.DeleteFunc(entries, func(other folderEntry) bool { return other == entry })
 	for i, other := range entries {
 		name, _, _ := strings.Cut(other.Image, "@")
 		if other.Tag == entry.Tag && name == release.image.repository { // the tag names another release now
 			entries[i].Tag = ""
 		}
 	}
-	text, err := json.MarshalIndent(map[string]any{"releases": append(entries, entry)}, "", "  ")
-	if err != nil {
-		return err
-	}
-	return writeFile(filepath.Join(folder, contentsFile), append(text, '\n'))
+	return writeEntries(folder, append(entries, entry))
 }
 
 // WriteFiles writes files below a folder.
@@ -218,6 +208,9 @@ func readFolder(ctx context.Context, folder string, options source.Options) (rel
 	entries, err := readContents(folder)
 	if err != nil {
 		return nil, err
+	}
+	if len(entries) == 0 {
+		return nil, errors.New("the copy to this folder is not complete: mirror to it again")
 	}
 	for _, entry := range entries {
 		image, err := parseReference(entry.Image)

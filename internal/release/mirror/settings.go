@@ -3,8 +3,9 @@ package mirror
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
-	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/oci"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // operatorNamespace is the namespace in which our operator reads signatures. The cluster-version operator reads them in
@@ -33,45 +35,72 @@ type registryAddress struct {
 }
 
 // Settings returns files for clusters that use the copies. A folder has none.
-func (m *Mirror) Settings() ([]File, error) {
-	releases := slices.DeleteFunc(slices.Clone(m.releases), func(r *Release) bool { return r.image == (reference{}) })
-	if m.isFolder || len(releases) == 0 {
+func (m *Mirror) Settings(ctx context.Context) ([]File, error) {
+	if m.isFolder {
 		return nil, nil
 	}
-	address := registryAddress{prefix: m.to}
-	if m.options.Source.Insecure {
-		client, err := oci.HTTPClient(true)
-		if err != nil {
-			return nil, err
-		}
-		host, _, _ := strings.Cut(m.to, "/")
-		response, err := client.Get("https://" + host + "/v2/")
-		if err == nil {
-			response.Body.Close()
-		}
-		address.isPlainHTTP, address.isUnverified = err != nil, err == nil
+	address, err := m.address(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return settingsFiles(releases, address)
+	return settingsFiles(m.releases, address)
 }
 
-// settingsFiles returns the settings for clusters that use the mirrored releases.
+// address finds out how the destination is served. An --insecure for the source doesn't weaken it.
+func (m *Mirror) address(ctx context.Context) (found registryAddress, failed error) {
+	verified := registryAddress{prefix: m.to}
+	if !m.options.Source.Insecure {
+		return verified, nil
+	}
+	host, _, _ := strings.Cut(m.to, "/")
+	for _, address := range []registryAddress{
+		verified, {prefix: m.to, isUnverified: true}, {prefix: m.to, isPlainHTTP: true},
+	} {
+		client, err := oci.HTTPClient(address != verified)
+		if err != nil {
+			return verified, err
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.scheme()+"://"+host+"/v2/", nil)
+		if err != nil {
+			return verified, err
+		}
+		response, err := client.Do(request)
+		if err == nil {
+			return address, response.Body.Close()
+		}
+		failed = err
+	}
+	return verified, fmt.Errorf("settings for %s: %w", host, printable.RequestError(failed))
+}
+
+func (r registryAddress) scheme() string {
+	if r.isPlainHTTP {
+		return "http"
+	}
+	return "https"
+}
+
+// settingsFiles returns the settings for clusters that use the mirrored releases. They name registries and not
+// repositories, so that those of one release are also those of the next.
 func settingsFiles(releases []*Release, destination registryAddress) ([]File, error) {
-	byDigest, byTag, registries := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	var pairs []string
-	var saved []any
+	var sets, saved []any
 	var files []File
+	var registries []string
+	for _, image := range references(releases) {
+		registries = append(registries, image.registry())
+	}
+	if len(registries) == 0 {
+		return nil, nil
+	}
+	slices.Sort(registries)
+	for _, registry := range slices.Compact(registries) {
+		pairs = append(pairs, registry+"="+destination.prefix)
+		sets = append(sets, mirrorSet("ImageDigestMirrorSet", "imageDigestMirrors", registry, destination.prefix),
+			mirrorSet("ImageTagMirrorSet", "imageTagMirrors", registry, destination.prefix))
+		files = append(files, File{"certs.d/" + registry + "/hosts.toml", []byte(hostsTOML(registry, destination))})
+	}
 	for _, release := range releases {
-		for _, image := range release.references() {
-			repositories := byDigest
-			if image.isTag() {
-				repositories = byTag
-			}
-			repositories[image.repository] = true
-			registries[image.registry()] = registries[image.registry()] || image.isTag()
-		}
-		if pair := release.image.registry() + "=" + destination.prefix; !slices.Contains(pairs, pair) {
-			pairs = append(pairs, pair)
-		}
 		if len(release.signatures) == 0 {
 			continue
 		}
@@ -83,25 +112,15 @@ func settingsFiles(releases []*Release, destination registryAddress) ([]File, er
 		saved = append(saved, configMap)
 		files = append(files, signatureFiles(release)...)
 	}
-	mirrorName := "mirror-" + strings.NewReplacer("/", "-", "_", "-").Replace(releases[0].image.path())
-	sets, err := documents(slices.Concat(
-		mirrorSet("ImageDigestMirrorSet", "imageDigestMirrors", mirrorName, destination.prefix, byDigest),
-		mirrorSet("ImageTagMirrorSet", "imageTagMirrors", mirrorName, destination.prefix, byTag)))
-	if err != nil {
-		return nil, err
-	}
-	files = append(files, File{"mirror-sets.yaml", sets},
-		File{"operator.yaml", []byte("image-mirror: " + strings.Join(pairs, ",") + "\n")})
-	for _, registry := range slices.Sorted(maps.Keys(registries)) {
-		files = append(files, File{"certs.d/" + registry + "/hosts.toml",
-			[]byte(hostsTOML(registry, destination, registries[registry]))})
-	}
-	if len(saved) > 0 {
-		text, err := documents(saved)
+	files = append(files, File{"operator.yaml", []byte("image-mirror: " + strings.Join(pairs, ",") + "\n")})
+	for name, objects := range map[string][]any{"mirror-sets.yaml": sets, "signatures.yaml": saved} {
+		text, err := documents(objects)
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, File{"signatures.yaml", text})
+		if len(objects) > 0 {
+			files = append(files, File{name, text})
+		}
 	}
 	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	return files, nil
@@ -116,20 +135,14 @@ func signatureFiles(release *Release) (files []File) {
 	return files
 }
 
-// mirrorSet returns the set of mirrors of repositories, of a kind of OpenShift, which our operator reads, too.
-func mirrorSet(kind, field, name, prefix string, repositories map[string]bool) []any {
-	var mirrors []any
-	for _, repository := range slices.Sorted(maps.Keys(repositories)) {
-		_, path, _ := strings.Cut(repository, "/")
-		mirrors = append(mirrors, map[string]any{"source": repository, "mirrors": []any{prefix + "/" + path}})
+// mirrorSet returns the mirror of a registry, as a kind of OpenShift, which our operator reads, too.
+func mirrorSet(kind, field, registry, prefix string) any {
+	return map[string]any{
+		"apiVersion": configv1.GroupVersion.String(), "kind": kind,
+		"metadata": map[string]any{"name": "mirror-" +
+			strings.NewReplacer(":", "-", "[", "", "]", "").Replace(registry)},
+		"spec": map[string]any{field: []any{map[string]any{"source": registry, "mirrors": []any{prefix}}}},
 	}
-	if len(mirrors) == 0 {
-		return nil
-	}
-	return []any{map[string]any{
-		"apiVersion": configv1.GroupVersion.String(), "kind": kind, "metadata": map[string]any{"name": name},
-		"spec": map[string]any{field: mirrors},
-	}}
 }
 
 // documents returns objects as documents of YAML.
@@ -146,20 +159,16 @@ func documents(objects []any) ([]byte, error) {
 }
 
 // hostsTOML returns the configuration with which containerd pulls the images of a registry from the destination.
-func hostsTOML(registry string, destination registryAddress, hasTags bool) string {
-	server, scheme, capabilities, verified := registry, "https", `"pull"`, ""
+func hostsTOML(registry string, destination registryAddress) string {
+	server, verified := registry, ""
 	if registry == "docker.io" {
 		server = "registry-1.docker.io"
 	}
-	if destination.isPlainHTTP {
-		scheme = "http"
-	} else if destination.isUnverified {
+	if destination.isUnverified {
 		verified = "  skip_verify = true\n"
 	}
-	if hasTags {
-		capabilities += `, "resolve"`
-	}
 	host, path, _ := strings.Cut(destination.prefix, "/")
-	return fmt.Sprintf("server = %q\n\n[host.%q]\n  capabilities = [%s]\n  override_path = true\n%s", "https://"+server,
-		strings.TrimSuffix(scheme+"://"+host+"/v2/"+path, "/"), capabilities, verified)
+	address := strings.TrimSuffix(destination.scheme()+"://"+host+"/v2/"+path, "/")
+	return fmt.Sprintf("server = %q\n\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n  override_path = true\n%s",
+		"https://"+server, address, verified)
 }

@@ -2,93 +2,64 @@ package mirror
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"sync"
 
-	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/runlevel/runlevel/internal/oci"
 )
 
-// stores opens the store of each repository once.
-type stores[S io.Closer] struct {
-	open func(repository string) (S, error)
-
-	mu     sync.Mutex
-	opened map[string]S
-}
-
-// get returns the store of a repository.
-func (s *stores[S]) get(repository string) (S, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if store, isOpen := s.opened[repository]; isOpen {
-		return store, nil
-	}
-	store, err := s.open(repository)
-	if err == nil {
-		s.opened[repository] = store
-	}
-	return store, err
-}
-
-func (s *stores[S]) close() (err error) {
-	for _, store := range s.opened {
-		err = errors.Join(err, store.Close())
-	}
-	return err
-}
-
-// openStores opens the source and the destination.
-func (m *Mirror) openStores(ctx context.Context) (err error) {
-	m.reading = &stores[oci.Store]{opened: map[string]oci.Store{}}
-	m.reading.open = func(repository string) (oci.Store, error) {
-		location, err := m.locate(repository)
-		if err != nil {
-			return nil, err
-		}
-		return oci.Open(ctx, location, oci.Options{Insecure: m.options.Source.Insecure})
-	}
+// openFolders opens the source and the destination, where they are folders.
+func (m *Mirror) openFolders(ctx context.Context) (err error) {
 	if m.from != "" {
-		layout, err := oci.OpenLayout(m.from)
-		if err != nil {
+		if m.fromFolder, err = oci.OpenLayout(m.from); err != nil {
 			return err
 		}
-		m.reading.open = func(repository string) (oci.Store, error) { return layout.Repository(repository), nil }
 	}
-	m.writing, err = m.openTargets(ctx)
-	return err
-}
-
-// openTargets opens the destination.
-func (m *Mirror) openTargets(ctx context.Context) (*stores[oci.Target], error) {
-	targets := &stores[oci.Target]{opened: map[string]oci.Target{}}
-	targets.open = func(repository string) (oci.Target, error) {
-		location, err := m.locate(repository)
-		if err != nil {
-			return nil, err
+	if m.isFolder {
+		if m.toFolder, err = oci.CreateLayout(ctx, m.to); err != nil {
+			return fmt.Errorf("%w %s: %w", ErrDestination, m.to, err)
 		}
-		return oci.Create(ctx, location, oci.Options{Insecure: m.options.Source.Insecure})
 	}
-	if !m.isFolder {
-		return targets, nil
-	}
-	layout, err := oci.CreateLayout(ctx, m.to)
-	if err != nil {
-		return nil, fmt.Errorf("%w %s: %w", ErrDestination, m.to, err)
-	}
-	targets.open = func(repository string) (oci.Target, error) { return layout.Repository(repository), nil }
-	return targets, nil
+	return nil
 }
 
-// locate returns the location of a repository in a registry.
-func (m *Mirror) locate(repository string) (oci.Location, error) {
-	var options []name.Option
-	if m.options.Source.Insecure {
-		options = append(options, name.Insecure)
+// find returns an image of the source, and its store.
+func (m *Mirror) find(ctx context.Context, image reference) (oci.Store, v1.Descriptor, error) {
+	if m.fromFolder == nil {
+		return m.reading.Find(ctx, image.String())
 	}
-	parsed, err := name.NewRepository(repository, options...)
-	return oci.Location{Repository: parsed}, err
+	store := m.fromFolder.Repository(image.repository)
+	described, err := store.Resolve(ctx, image.identifier)
+	return store, described, err
+}
+
+// target returns the repository of an image at the destination.
+func (m *Mirror) target(ctx context.Context, image reference) (oci.Target, error) {
+	if m.toFolder != nil {
+		return m.toFolder.Repository(image.repository), nil
+	}
+	repository := m.nameAt(image)
+	if opened, isOpen := m.writing.Load(repository); isOpen {
+		return opened.(oci.Target), nil
+	}
+	location, err := oci.ParseRegistry(repository+":latest", m.options.Source.Insecure)
+	if err != nil {
+		return nil, err
+	}
+	created, err := oci.Create(ctx, location, oci.Options{Insecure: m.options.Source.Insecure})
+	if err != nil {
+		return nil, err
+	}
+	opened, _ := m.writing.LoadOrStore(repository, created)
+	return opened.(oci.Target), nil
+}
+
+// rest closes the idle connections of stores: a release may have images in hundreds of repositories.
+func rest(stores ...oci.Store) {
+	for _, store := range stores {
+		if _, isFolder := store.(*oci.Layout); !isFolder {
+			_ = store.Close()
+		}
+	}
 }
