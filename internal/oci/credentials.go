@@ -114,11 +114,19 @@ func closestEntry(settings *configfile.ConfigFile, repository string) types.Auth
 			return entry
 		}
 	}
-	registry, _, _ := strings.Cut(repository, "/")
-	for _, key := range slices.Sorted(maps.Keys(entries)) {
-		if matches, err := path.Match(key, registry); err == nil && matches {
+	for _, key := range slices.Backward(slices.Sorted(maps.Keys(entries))) { // those with a longer path first
+		if matchesWildcard(key, repository) {
 			return entries[key]
 		}
 	}
 	return types.AuthConfig{}
+}
+
+// matchesWildcard reports whether a key such as *.registry.example/shop is for a repository. As in Kubernetes, a *
+// stands for one part of the registry's name.
+func matchesWildcard(key, repository string) bool {
+	keyHost, keyPath, _ := strings.Cut(key, "/")
+	host, rest, _ := strings.Cut(repository, "/")
+	matches, err := path.Match(strings.ReplaceAll(keyHost, ".", "/"), strings.ReplaceAll(host, ".", "/"))
+	return err == nil && matches && strings.HasPrefix(rest+"/", strings.TrimPrefix(keyPath+"/", "/"))
 }

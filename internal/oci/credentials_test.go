@@ -81,6 +81,20 @@ func TestWhereCredentialsAreFound(t *testing.T) {
 		"several registries": {
 			files: map[string]string{"home/.docker/config.json": entry("*.example", "a")}, want: "a",
 		},
+		"a wildcard is one part of a name": {
+			files:      map[string]string{"home/.docker/config.json": entry("*.example", "a")},
+			repository: "other.r.example/shop/web",
+		},
+		"a wildcard is not all registries": {
+			files: map[string]string{"home/.docker/config.json": entry("*", "a")},
+		},
+		"a wildcard with a path": {
+			files: map[string]string{"home/.docker/config.json": `{"auths": {
+				"*.example": {"username": "me", "password": "b"},
+				"*.example/shop": {"username": "me", "password": "a"},
+				"*.example/shop/we": {"username": "me", "password": "c"}}}`},
+			want: "a",
+		},
 		"Docker Hub, as podman names it": {
 			files:      map[string]string{"home/.docker/config.json": entry("docker.io", "a")},
 			repository: "docker.io/library/web",

@@ -11,8 +11,15 @@ import (
 	"syscall"
 )
 
-// metadataServers answer with credentials of the machine in clouds, besides the link-local 169.254.169.254.
-var metadataServers = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200")}
+// metadataServers answer with credentials of the machine in clouds, besides the link-local 169.254.169.254: those of
+// AWS, Alibaba, Azure and Oracle.
+var metadataServers = []netip.Addr{
+	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200"),
+	netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"),
+}
+
+// translated are the IPv6 addresses that a network may translate to IPv4 ones, which are their last bytes (NAT64).
+var translated = netip.MustParsePrefix("64:ff9b::/96")
 
 // guardedDial opens connections for requests to a registry. It may lead to other hosts, by a redirect, the address of
 // its token server, or that of an upload, but not to services that only this machine or its host reaches.
@@ -59,6 +66,9 @@ func checkHost(registry, host string) error {
 		return nil
 	}
 	address = address.WithZone("").Unmap()
+	if translated.Contains(address) {
+		address = netip.AddrFrom4([4]byte(address.AsSlice()[12:]))
+	}
 	isForbidden := address.IsLinkLocalUnicast() || slices.Contains(metadataServers, address) ||
 		(address.IsLoopback() || address.IsUnspecified()) && !isLoopback(registry)
 	if isForbidden {

@@ -80,10 +80,10 @@ func ParseTarget(ref, tag string, insecure bool) (location Location, err error) 
 	default:
 		location, err = Location{Path: ref, Identifier: tag}, nil
 	}
-	if err == nil && location.Identifier != "" && !IsTag(location.Identifier) {
-		err = fmt.Errorf("%q can't be a tag: write up to 128 letters, digits, dots, dashes and underscores",
-			location.Identifier)
-	} else if strings.HasSuffix(location.Path, ".tgz") || strings.HasSuffix(location.Path, ".gz") {
+	if err == nil && location.Identifier != "" {
+		err = CheckTag(location.Identifier)
+	}
+	if strings.HasSuffix(location.Path, ".tgz") || strings.HasSuffix(location.Path, ".gz") {
 		err = errors.New("an archive of a layout isn't compressed: write FILE.tar")
 	}
 	return location, err
@@ -91,8 +91,13 @@ func ParseTarget(ref, tag string, insecure bool) (location Location, err error) 
 
 var tagPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 
-// IsTag reports whether a text can be a tag.
-func IsTag(text string) bool { return tagPattern.MatchString(text) }
+// CheckTag returns an error if a text can't be a tag.
+func CheckTag(text string) error {
+	if tagPattern.MatchString(text) {
+		return nil
+	}
+	return fmt.Errorf("%q is not a tag: use up to 128 letters, digits, \"_\", \".\" and \"-\"", text)
+}
 
 // ParseRegistry returns the location of an image in a registry. The registry, and a tag or digest, are required: a
 // mistyped folder must not be requested from a default registry.

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -251,6 +254,47 @@ func TestABlobIsClosedWhileItIsRead(t *testing.T) {
 	}
 	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+func TestClosedStoresHaveNoConnections(t *testing.T) {
+	closed := make(chan bool, 1)
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- true
+		}
+	}
+	server.Start()
+	defer server.Close()
+	location, err := ParseRegistry(strings.TrimPrefix(server.URL, "http://")+"/shop/web:1", true)
+	must(t, err)
+	store, err := Open(t.Context(), location, Options{Insecure: true})
+	must(t, err)
+	if _, err := store.Resolve(t.Context(), "1"); err == nil {
+		t.Error("the image is there")
+	}
+	must(t, store.Close())
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Error("the connection is open")
+	}
+}
+
+func TestConnectionsThatEndAreExplained(t *testing.T) {
+	for _, cause := range []error{
+		syscall.EPIPE, net.ErrClosed, io.ErrUnexpectedEOF, errors.New("http2: client connection lost"),
+		errors.New("stream error: stream ID 5; INTERNAL_ERROR"),
+	} {
+		for err, want := range map[error]string{
+			attemptError{cause}:               "registry.example closes the connection without an answer",
+			&url.Error{Op: "Get", Err: cause}: "registry.example closed the connection in the middle of its answer",
+		} {
+			if got := explain("registry.example", "", err).Error(); !strings.HasPrefix(got, want) {
+				t.Errorf("%q is %q", cause, got)
+			}
+		}
 	}
 }
 

@@ -50,8 +50,8 @@ another image has is moved.`,
 
 func (f *tagFlags) run(ctx context.Context, ref string, tags []string, streams core.Streams) (err error) {
 	for _, tag := range tags {
-		if !oci.IsTag(tag) {
-			return core.Misusef("%q is not a tag: use up to 128 letters, digits, \"_\", \".\" and \"-\"", tag)
+		if err := oci.CheckTag(tag); err != nil {
+			return core.Misusef("%w", err)
 		}
 	}
 	options := oci.Options{Insecure: f.insecure}

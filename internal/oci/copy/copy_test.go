@@ -2,6 +2,7 @@ package copy_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"os"
 	"path"
@@ -245,6 +246,23 @@ func TestReferrersAndCosignsTagsAreCopied(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestPlansEndWithTheirContext(t *testing.T) {
+	folder := oci.Location{Path: writeLayout(t, randomIndex(t))}
+	from, err := oci.Open(t.Context(), folder, oci.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	described, err := from.Resolve(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := copy.Find(ctx, from, described, copy.Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v", err)
 	}
 }
 
