@@ -68,7 +68,7 @@ func findSections(file *os.File) (map[string]section, error) {
 		switch {
 		case header.Typeflag == tar.TypeDir || header.Typeflag == tar.TypeXGlobalHeader:
 			continue
-		case header.Typeflag != tar.TypeReg || isSparse(header):
+		case header.Typeflag != tar.TypeReg || strings.Contains(fmt.Sprint(header.PAXRecords), "GNU.sparse."):
 			header.Size = -1
 		case offset+header.Size > info.Size():
 			return nil, errors.New("it's cut off: the end is missing")
@@ -92,16 +92,6 @@ func findSections(file *os.File) (map[string]section, error) {
 		}
 	}
 	return inTop, nil
-}
-
-// isSparse reports whether a file has its content elsewhere than the following bytes.
-func isSparse(header *tar.Header) bool {
-	for key := range header.PAXRecords {
-		if strings.HasPrefix(key, "GNU.sparse.") {
-			return true
-		}
-	}
-	return false
 }
 
 type sectionReader struct{ *io.SectionReader }

@@ -27,7 +27,7 @@ type client struct {
 	loggedIn *http.Client // nil before the first request, and after the login has expired
 }
 
-func newClient(repo name.Repository, insecure bool, scope string) (*client, error) {
+func openRegistry(repo name.Repository, insecure bool, scope string) (*registryStore, error) {
 	attempts, maxWait := int32(maxAttempts), answerTime
 	if scope == transport.PushScope {
 		attempts, maxWait = maxPatient, storeTime
@@ -39,7 +39,7 @@ func newClient(repo name.Repository, insecure bool, scope string) (*client, erro
 	base.Transport = limitedTransport{next: base.Transport, registry: repo.RegistryStr()}
 	c := &client{repo: repo, base: base, scopes: []string{repo.Scope(scope)}}
 	c.attempts.Store(attempts)
-	return c, nil
+	return &registryStore{client: c}, nil
 }
 
 // login returns a client with credentials, and whether it has just logged in.
@@ -184,6 +184,10 @@ func (c *client) read(ctx context.Context, address, accept string, codes ...int)
 		defer response.Body.Close()
 		if raw, err = io.ReadAll(response.Body); err != nil {
 			return c.classify(err)
+		}
+		if len(raw) > MaxManifest {
+			return SizeError(fmt.Sprintf("%s answers with more than %s, which is the limit", c.repo.RegistryStr(),
+				InBytes(MaxManifest)))
 		}
 		return nil
 	})

@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -10,7 +11,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// A DigestReader compares a stream with the size and digest of its descriptor. It returns no more than that size.
+// A DigestReader compares a stream with the size and digest of its descriptor. It returns no more than that size, and
+// io.EOF only after the right content.
 type DigestReader struct {
 	from io.Reader
 	want v1.Descriptor
@@ -34,22 +36,21 @@ func (d *DigestReader) Read(p []byte) (int, error) {
 		n, err = int(max(left, 0)), wrongSize(d.size, d.want.Size)
 	}
 	d.sum.Write(p[:n])
+	if err == io.EOF && d.size < d.want.Size {
+		err = wrongSize(d.size, d.want.Size)
+	} else if err == io.EOF {
+		err = cmp.Or(d.wrongDigest(), err)
+	}
 	return n, err
 }
 
-// Verify reads the rest of the stream, and compares size and digest. Content must not be used until
-// Verify has returned nil.
+// Verify reads the rest of the stream. Content must not be used before Verify has returned nil, or Read io.EOF.
 func (d *DigestReader) Verify() error {
-	if d.size > d.want.Size {
+	_, err := io.Copy(io.Discard, d)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return wrongSize(d.size, d.want.Size)
 	}
-	if _, err := io.Copy(io.Discard, d); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return err
-	}
-	if d.size != d.want.Size {
-		return wrongSize(d.size, d.want.Size)
-	}
-	return d.wrongDigest()
+	return err
 }
 
 // A wrongContentError is the error of content that doesn't have the size or digest of its descriptor.

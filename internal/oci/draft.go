@@ -36,8 +36,8 @@ func CreateLayout(ctx context.Context, path string) (*Layout, error) {
 		return layout, nil
 	case isThere && !info.IsDir():
 		return nil, errors.New("it is neither a file nor a folder")
-	case isThere && !IsLayout(path):
-		if entries, err := os.ReadDir(path); err != nil || len(entries) > 0 {
+	case isThere: // its files are listed first: another process may begin the layout
+		if entries, err := os.ReadDir(path); (err != nil || len(entries) > 0) && !IsLayout(path) {
 			return nil, errors.Join(errors.New("the folder is neither an OCI image layout nor empty"), WithoutPath(err))
 		}
 	}
@@ -157,26 +157,16 @@ func (l *Layout) PutManifest(ctx context.Context, described v1.Descriptor, raw [
 	if refers != nil {
 		entry.ArtifactType = refers.described.ArtifactType
 	}
-	if name := l.entryName(entry.Digest, tag); name != "" {
-		entry.Annotations = map[string]string{refName: name}
+	switch isTag := tag != "" && tag != entry.Digest.String(); {
+	case l.repository != "" && isTag:
+		entry.Annotations = map[string]string{refName: l.repository + ":" + tag}
+	case l.repository != "":
+		entry.Annotations = map[string]string{refName: l.repository + "@" + entry.Digest.String()}
+	case isTag:
+		entry.Annotations = map[string]string{refName: tag}
 	}
 	l.draft.add(entry)
 	return nil
-}
-
-// entryName returns the name of an image in the index. One without a tag has only a name if it belongs to a repository.
-func (l *Layout) entryName(digest v1.Hash, tag string) string {
-	isTag := tag != "" && tag != digest.String()
-	switch {
-	case l.repository != "" && isTag:
-		return l.repository + ":" + tag
-	case l.repository != "":
-		return l.repository + "@" + digest.String()
-	case isTag:
-		return tag
-	default:
-		return ""
-	}
 }
 
 // Commit implements Target. It reads the index again: another process may have written to it before this one.

@@ -171,10 +171,8 @@ func writeBlob(ctx context.Context, file *os.File, begin int64, described v1.Des
 	}
 	// without ReadFrom of the file, which has a small buffer
 	written := struct{ io.Writer }{io.NewOffsetWriter(file, begin)}
-	if _, err := io.CopyBuffer(written, checked, buffer); err != nil {
-		return err
-	}
-	return checked.Verify()
+	_, err = io.CopyBuffer(written, checked, buffer)
+	return err
 }
 
 func (f *folder) commit(ctx context.Context, index []byte) error {

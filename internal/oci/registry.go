@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
@@ -43,14 +42,6 @@ var acceptedManifests = strings.Join([]string{
 	string(types.DockerManifestSchema2), string(types.DockerManifestSchema1Signed),
 	string(types.DockerManifestSchema1), "*/*",
 }, ", ")
-
-func openRegistry(repo name.Repository, insecure bool, scope string) (*registryStore, error) {
-	client, err := newClient(repo, insecure, scope)
-	if err != nil {
-		return nil, err
-	}
-	return &registryStore{client: client}, nil
-}
 
 // Resolve implements Store.
 func (r *registryStore) Resolve(ctx context.Context, identifier string) (v1.Descriptor, error) {
@@ -202,36 +193,26 @@ const (
 	storeTime   = 5 * time.Minute // registries may copy a large blob to its place before they answer
 )
 
+// httpClient returns a client with a transport of its own, so that its connections can be closed.
 func httpClient(insecure bool, maxWait time.Duration, dial dialFunc) (*http.Client, error) {
-	base, err := connections(insecure)
-	if err != nil {
-		return nil, err
-	}
-	base.DialContext, base.ResponseHeaderTimeout = dial, maxWait
-	if insecure {
-		return &http.Client{Transport: attemptMarker{base}}, nil
-	}
-	return &http.Client{Transport: tlsOnlyTransport{attemptMarker{base}}}, nil
-}
-
-// connections returns a transport of its own, not the library's shared one, so that its
-// connections can be closed.
-func connections(insecure bool) (*http.Transport, error) {
 	transport := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		ForceAttemptHTTP2:   true,
-		TLSHandshakeTimeout: 10 * time.Second,
-		IdleConnTimeout:     90 * time.Second,
+		DialContext:           dial,
+		Proxy:                 http.ProxyFromEnvironment,
+		ForceAttemptHTTP2:     true,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ResponseHeaderTimeout: maxWait,
+		IdleConnTimeout:       90 * time.Second,
 	}
-	if insecure {
-		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
-		return transport, nil
-	}
+	client := &http.Client{Transport: attemptMarker{transport, insecure}}
 	// Go reads SSL_CERT_FILE on Linux only, where it replaces the system's authorities.
 	// Here it is added to them on all systems, as explain advises.
 	file := os.Getenv("SSL_CERT_FILE")
-	if file == "" {
-		return transport, nil
+	switch {
+	case insecure:
+		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
+		return client, nil
+	case file == "":
+		return client, nil
 	}
 	certificates, err := os.ReadFile(file)
 	if err != nil {
@@ -243,24 +224,7 @@ func connections(insecure bool) (*http.Transport, error) {
 	}
 	pool.AppendCertsFromPEM(certificates)
 	transport.TLSClientConfig = &tls.Config{RootCAs: pool}
-	return transport, nil
-}
-
-// A tlsOnlyTransport refuses plain http, to which the library falls back for registries on this
-// machine or in a private network.
-type tlsOnlyTransport struct{ next attemptMarker }
-
-// CloseIdleConnections is called by the client's method of that name.
-func (o tlsOnlyTransport) CloseIdleConnections() { o.next.CloseIdleConnections() }
-
-func (o tlsOnlyTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.URL.Scheme == "https" {
-		return o.next.RoundTrip(request)
-	}
-	if request.Body != nil {
-		request.Body.Close()
-	}
-	return nil, plainHTTPError{host: request.URL.Host}
+	return client, nil
 }
 
 type plainHTTPError struct{ host string }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"path"
@@ -86,40 +87,26 @@ func (l limitedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 		return nil, limitError(host + " answers with a web page, such as the login page of a network: check the " +
 			"registry's name and your network")
 	}
-	if response.StatusCode >= http.StatusBadRequest { // the library refuses errors of more than 64 KiB
-		response.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(response.Body, maxError), response.Body}
-	}
-	if request.Header.Get("Accept") != acceptBlob { // the size of blobs is known and checked
-		response.Body = &boundedBody{ReadCloser: response.Body, left: MaxManifest, host: host}
+	limit := int64(MaxManifest + 1)
+	switch {
+	case response.StatusCode >= http.StatusBadRequest: // the library refuses errors of more than 64 KiB
+		limit = maxError
+	case request.Header.Get("Accept") == acceptBlob: // the size of blobs is known and checked
+		limit = math.MaxInt64
 	}
 	tooSlow := &temporaryError{err: limitError(fmt.Sprintf("%s sends less than %s in %s: check your network, or try "+
 		"again later", host, InBytes(minProgress), stallTime))}
-	response.Body = &stallingBody{response.Body, ctx, cancel, time.AfterFunc(stallTime, func() { cancel(tooSlow) }), 0}
-	return response, nil
-}
-
-// A boundedBody is the body of a response with a limit of bytes.
-type boundedBody struct {
-	io.ReadCloser
-	left int64
-	host string
-}
-
-func (b *boundedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return 0,
-			limitError(fmt.Sprintf("%s answers with more than %s, which is the limit", b.host, InBytes(MaxManifest)))
+	response.Body = &stallingBody{
+		Reader: io.LimitReader(response.Body, limit), Closer: response.Body,
+		ctx: ctx, cancel: cancel, stall: time.AfterFunc(stallTime, func() { cancel(tooSlow) }),
 	}
-	return n, err
+	return response, nil
 }
 
 // A stallingBody is the body of a response whose request is canceled when it makes no progress.
 type stallingBody struct {
-	io.ReadCloser
+	io.Reader
+	io.Closer
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	stall  *time.Timer
@@ -127,7 +114,7 @@ type stallingBody struct {
 }
 
 func (b *stallingBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
+	n, err := b.Reader.Read(p)
 	if b.got += n; b.got >= minProgress {
 		b.got = 0
 		b.stall.Reset(stallTime)
@@ -142,14 +129,24 @@ func (b *stallingBody) Read(p []byte) (int, error) {
 func (b *stallingBody) Close() error {
 	b.stall.Stop()
 	defer b.cancel(nil)
-	return b.ReadCloser.Close()
+	return b.Closer.Close()
 }
 
 // An attemptMarker marks the errors of requests without a response. The registry library tries https and then http, and
-// joins their errors: the error of https is not marked if the server has no TLS.
-type attemptMarker struct{ *http.Transport }
+// joins their errors: the error of https is not marked if the server has no TLS. Plain http is refused unless insecure
+// is set, also for registries on this machine and in private networks.
+type attemptMarker struct {
+	*http.Transport
+	insecure bool
+}
 
 func (a attemptMarker) RoundTrip(request *http.Request) (*http.Response, error) {
+	if !a.insecure && request.URL.Scheme != "https" {
+		if request.Body != nil {
+			request.Body.Close()
+		}
+		return nil, plainHTTPError{host: request.URL.Host}
+	}
 	response, err := a.Transport.RoundTrip(request)
 	if err != nil && !errors.As(err, new(tls.RecordHeaderError)) {
 		err = attemptError{err}

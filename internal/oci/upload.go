@@ -2,7 +2,6 @@ package oci
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -210,9 +209,9 @@ func (u *upload) patch(ctx context.Context) error {
 
 // An uploadBody is content on its way to a registry. It cancels the request when the registry takes none for too long.
 type uploadBody struct {
+	io.Reader
 	*upload
 	content io.ReadCloser
-	checked *DigestReader // nil from an offset on
 	stall   *time.Timer
 
 	mu       sync.Mutex
@@ -220,13 +219,12 @@ type uploadBody struct {
 }
 
 func newUploadBody(content io.ReadCloser, u *upload, cancel context.CancelCauseFunc) (*uploadBody, error) {
-	body := &uploadBody{upload: u, content: content}
+	body := &uploadBody{Reader: content, upload: u, content: content}
 	if u.offset == 0 {
-		checked, err := NewDigestReader(content, u.described)
-		if err != nil {
+		var err error
+		if body.Reader, err = NewDigestReader(content, u.described); err != nil {
 			return nil, err
 		}
-		body.checked = checked
 	}
 	body.stall = time.AfterFunc(stallTime, func() {
 		cancel(&temporaryError{err: limitError(fmt.Sprintf("%s takes no content for %s: check your network, or try "+
@@ -238,7 +236,7 @@ func newUploadBody(content io.ReadCloser, u *upload, cancel context.CancelCauseF
 // Read implements io.Reader. With HTTP/2, it may be under way when the registry has answered and the body is closed.
 func (u *uploadBody) Read(p []byte) (int, error) {
 	u.stall.Stop()
-	n, err := u.read(p)
+	n, err := u.Reader.Read(p)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
@@ -249,17 +247,6 @@ func (u *uploadBody) Read(p []byte) (int, error) {
 		u.stall.Reset(storeTime)
 	default:
 		u.failure.Store(&err)
-	}
-	return n, err
-}
-
-func (u *uploadBody) read(p []byte) (int, error) {
-	if u.checked == nil {
-		return u.content.Read(p)
-	}
-	n, err := u.checked.Read(p)
-	if err == io.EOF {
-		err = cmp.Or(u.checked.Verify(), err)
 	}
 	return n, err
 }

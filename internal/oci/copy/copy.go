@@ -107,7 +107,7 @@ func (j *job) copyBlob(ctx context.Context, blob v1.Descriptor) error {
 	if err != nil {
 		return err
 	}
-	progress := &blobProgress{job: j}
+	reached := int64(0)
 	if !isThere {
 		err = j.target.PutBlob(ctx, blob, func(offset int64) (io.ReadCloser, error) {
 			content, err := j.from.Blob(ctx, blob, offset)
@@ -115,13 +115,21 @@ func (j *job) copyBlob(ctx context.Context, blob v1.Descriptor) error {
 				err = fmt.Errorf("it is only at %s, and foreign layers are not downloaded: %w",
 					strings.Join(blob.URLs, ", "), err)
 			}
-			return &countingReader{content, progress, offset}, err
+			return struct {
+				io.Reader
+				io.Closer
+			}{oci.ReaderFunc(func(p []byte) (int, error) {
+				n, err := content.Read(p)
+				offset += int64(n)
+				j.reach(&reached, offset)
+				return n, err
+			}), content}, err
 		})
 	}
 	if err != nil {
 		return err
 	}
-	progress.reach(blob.Size)
+	j.reach(&reached, blob.Size)
 	j.count(isThere, blob.Size)
 	return nil
 }
@@ -162,37 +170,16 @@ func (j *job) writeManifests(ctx context.Context) error {
 	return nil
 }
 
-// A blobProgress adds the progress of one blob to that of the job. Bytes that are read twice count once.
-type blobProgress struct {
-	job     *job
-	reached int64
-}
-
-// reach counts the bytes up to an offset.
-func (b *blobProgress) reach(offset int64) {
-	b.job.mu.Lock()
-	defer b.job.mu.Unlock()
-	if offset <= b.reached {
+// reach counts the bytes of a blob up to an offset. Those that are read twice count once.
+func (j *job) reach(reached *int64, offset int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if offset <= *reached {
 		return
 	}
-	b.job.done += offset - b.reached
-	b.reached = offset
-	if b.job.options.Progress != nil {
-		b.job.options.Progress(b.job.done, b.job.total)
+	j.done += offset - *reached
+	*reached = offset
+	if j.options.Progress != nil {
+		j.options.Progress(j.done, j.total)
 	}
-}
-
-// A countingReader counts what is read through it.
-type countingReader struct {
-	io.ReadCloser
-	progress *blobProgress
-	offset   int64
-}
-
-// Read implements io.Reader.
-func (c *countingReader) Read(p []byte) (int, error) {
-	n, err := c.ReadCloser.Read(p)
-	c.offset += int64(n)
-	c.progress.reach(c.offset)
-	return n, err
 }
