@@ -131,7 +131,7 @@ func (c *Config) check() (problems []error) {
 	if len(validation.IsDNS1123Label(c.Name)) > 0 {
 		add([]string{"name"}, "name: write up to 63 lower-case letters, digits and dashes, as in shop")
 	}
-	if !payload.IsVersion(c.Version) || !oci.IsTag(c.Version) {
+	if !payload.IsVersion(c.Version) || oci.CheckTag(c.Version) != nil {
 		add([]string{"version"},
 			"version: write a semantic version of at most 128 characters without build metadata, as in 1.4.0")
 	}
