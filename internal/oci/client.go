@@ -32,7 +32,7 @@ func openRegistry(repo name.Repository, insecure bool, scope string) (*registryS
 	if scope == transport.PushScope {
 		attempts, maxWait = maxPatient, storeTime
 	}
-	base, err := httpClient(insecure, maxWait, guardedDial(repo.RegistryStr()))
+	base, err := httpClient(insecure, maxWait, GuardedDial(repo.RegistryStr()))
 	if err != nil {
 		return nil, err
 	}

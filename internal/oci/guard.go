@@ -21,9 +21,9 @@ var metadataServers = []netip.Addr{
 // translated are the IPv6 addresses that a network may translate to IPv4 ones, which are their last bytes (NAT64).
 var translated = netip.MustParsePrefix("64:ff9b::/96")
 
-// guardedDial opens connections for requests to a registry. It may lead to other hosts, by a redirect, the address of
-// its token server, or that of an upload, but not to services that only this machine or its host reaches.
-func guardedDial(registry string) dialFunc {
+// GuardedDial opens connections for requests to a registry or another host. It may lead to other hosts, by a redirect,
+// the address of its token server or of an upload, but not to services that only this machine or its host reaches.
+func GuardedDial(registry string) dialFunc {
 	free := &net.Dialer{Timeout: dialTimeout}
 	guarded := &net.Dialer{Timeout: dialTimeout, Control: func(_, address string, _ syscall.RawConn) error {
 		host, _, err := net.SplitHostPort(address)

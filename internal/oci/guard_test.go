@@ -48,12 +48,12 @@ func TestTheAddressOfAConnectionIsChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = guardedDial("192.0.2.1")(context.Background(), "tcp", "localhost:"+port)
+	_, err = GuardedDial("192.0.2.1")(context.Background(), "tcp", "localhost:"+port)
 	if err == nil || !strings.Contains(err.Error(), "192.0.2.1 leads to 127.0.0.1") {
 		t.Errorf("error is %v", err)
 	}
 	for _, registry := range []string{"localhost:5000", "127.0.0.1"} {
-		connection, err := guardedDial(registry)(context.Background(), "tcp", "localhost:"+port)
+		connection, err := GuardedDial(registry)(context.Background(), "tcp", "localhost:"+port)
 		if err != nil {
 			t.Errorf("%s: %v", registry, err)
 			continue

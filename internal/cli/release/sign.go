@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -31,7 +32,8 @@ No consumer reads all formats of signatures, so each key signs in all of its for
   openpgp  a message in a folder, which a web server serves, or in a ConfigMap: OpenShift's
            cluster-version operator; CRI-O and podman
 
-The operator of runlevel reads all formats. Signatures of other keys stay.
+The operator of runlevel reads all formats. Signatures of other keys stay. OpenPGP messages are
+written first; what was written is printed even if a later signature fails.
 
 A password of the key is read from COSIGN_PASSWORD, or RUNLEVEL_OPENPGP_PASSWORD for the OpenPGP key,
 or asked on the terminal.
@@ -47,7 +49,6 @@ type signFlags struct {
 	openpgpKey string
 	openpgpTo  string
 	identity   string
-	formats    []string
 	insecure   bool
 	format     core.Output
 }
@@ -80,7 +81,7 @@ func newSign(streams core.Streams) *cobra.Command {
   runlevel release sign registry.example/shop:1.4.0 --key cosign.key
 
   # Also for clusters that verify OpenPGP messages, which a web server serves
-  gpg --export-secret-keys release@example.com > release-key.gpg
+  gpg --output release-key.gpg --export-secret-keys release@example.com
   runlevel release sign registry.example/shop:1.4.0 --key cosign.key \
     --openpgp-key release-key.gpg --openpgp-to ./signatures
 
@@ -101,29 +102,12 @@ func newSign(streams core.Streams) *cobra.Command {
 		"the `folder` to write the OpenPGP message to, or FILE.yaml for a ConfigMap")
 	flags.StringVar(&f.identity, "identity", "",
 		"the `name` of the image in signatures, by which nodes compare it (default: IMAGE, if it is in a registry)")
-	flags.StringSliceVar(&f.formats, "format", nil, "only these formats: cosign, bundle or openpgp")
 	flags.BoolVar(&f.insecure, "insecure", false, core.InsecureUsage)
-	_ = command.RegisterFlagCompletionFunc("format",
-		cobra.FixedCompletions([]string{"cosign", "bundle", "openpgp"}, cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 
 // check refuses flags that contradict each other.
 func (f *signFlags) check() error {
-	for _, format := range f.formats {
-		switch sigstore.Format(format) {
-		case sigstore.Attachment, sigstore.Bundle:
-			if f.key == "" {
-				return core.Misusef("--format %s needs --key", format)
-			}
-		case formatOpenPGP:
-			if f.openpgpKey == "" {
-				return core.Misusef("--format openpgp needs --openpgp-key")
-			}
-		default:
-			return core.Misusef("--format %s: use cosign, bundle or openpgp", format)
-		}
-	}
 	switch {
 	case f.key == "" && f.openpgpKey == "":
 		return core.Misusef("pass a key: --key for cosign's formats, --openpgp-key for OpenPGP")
@@ -132,11 +116,6 @@ func (f *signFlags) check() error {
 	default:
 		return nil
 	}
-}
-
-// signs reports whether a format is wanted.
-func (f *signFlags) signs(format sigstore.Format) bool {
-	return len(f.formats) == 0 || slices.Contains(f.formats, string(format))
 }
 
 // A signing is one run of the verb.
@@ -168,11 +147,15 @@ func (f *signFlags) run(ctx context.Context, image string, streams core.Streams)
 	if err := s.readKeys(ctx, streams); err != nil {
 		return err
 	}
-	if err := s.sign(ctx, location); err != nil {
-		return fmt.Errorf("sign %s: %w", image, err)
-	}
 	s.report.Image, s.report.Identity = image, identity
-	return f.format.Print(streams.Out, s.report, s.report.print)
+	failed := s.sign(ctx, location)
+	if failed != nil {
+		failed = fmt.Errorf("sign %s: %w", image, failed)
+	}
+	if len(s.report.Signatures) == 0 {
+		return failed
+	}
+	return errors.Join(failed, f.format.Print(streams.Out, s.report, s.report.print))
 }
 
 // readKeys reads the keys, before anything is written.
@@ -209,7 +192,7 @@ func readKey(file string, parse func(text []byte) error) error {
 	return nil
 }
 
-func (s *signing) sign(ctx context.Context, location oci.Location) error {
+func (s *signing) sign(ctx context.Context, location oci.Location) (err error) {
 	images, err := oci.Create(ctx, location, oci.Options{Insecure: s.insecure})
 	if err != nil {
 		return err
@@ -219,49 +202,71 @@ func (s *signing) sign(ctx context.Context, location oci.Location) error {
 	if err != nil {
 		return err
 	}
+	platforms, err := platformsOf(ctx, images, described)
+	switch {
+	case err != nil:
+		return err
+	case len(platforms) > signature.MaxPlatforms:
+		return fmt.Errorf("index %s has more than %d images, which is the limit", described.Digest,
+			signature.MaxPlatforms)
+	}
 	s.report.Digest = described.Digest.String()
-	if s.private != nil && s.signs(sigstore.Attachment) {
-		// nodes verify the image of their platform, so the images of an index are signed, too
-		digests, err := platformsOf(ctx, images, described)
+	digests := append([]string{s.report.Digest}, platforms...) // nodes verify the image of their platform
+	if s.signer != nil {
+		if err := s.writeMessages(digests); err != nil {
+			return err
+		}
+	}
+	if s.private == nil {
+		return nil
+	}
+	messages := len(s.report.Signatures)
+	if err = s.attach(ctx, images, described, digests); err == nil {
+		err = images.Commit(ctx)
+	}
+	if err != nil && !location.IsRegistry() { // nothing was committed
+		s.report.Signatures = s.report.Signatures[:messages]
+	}
+	return err
+}
+
+// writeMessages writes OpenPGP messages.
+func (s *signing) writeMessages(digests []string) error {
+	for _, digest := range digests {
+		s.claim.Digest = digest
+		message, err := s.signer.Sign(s.claim)
 		if err != nil {
 			return err
 		}
-		for _, digest := range append(digests, s.report.Digest) {
-			s.claim.Digest = digest
-			if err := s.private.Attach(ctx, images, s.claim); err != nil {
-				return err
-			}
-			s.add(sigstore.Attachment, s.private.Hint(), strings.Replace(digest, ":", "-", 1)+".sig")
-		}
-	}
-	s.claim.Digest = s.report.Digest
-	if s.private != nil && s.signs(sigstore.Bundle) {
-		if err := s.private.AddBundle(ctx, images, described, s.claim); err != nil {
+		file, err := signature.AddTo(s.openpgpTo, digest, message)
+		if err != nil {
 			return err
 		}
-		s.add(sigstore.Bundle, s.private.Hint(), "referrer of "+s.report.Digest)
+		s.add(formatOpenPGP, s.signer.ID(), file)
 	}
-	if err := images.Commit(ctx); err != nil {
+	return nil
+}
+
+// attach writes the signatures beside the image.
+func (s *signing) attach(ctx context.Context, images oci.Target, described v1.Descriptor, digests []string) error {
+	for _, digest := range digests {
+		s.claim.Digest = digest
+		if err := s.private.Attach(ctx, images, s.claim); err != nil {
+			return err
+		}
+		s.add(sigstore.Attachment, s.private.Hint(), strings.Replace(digest, ":", "-", 1)+".sig")
+	}
+	s.claim.Digest = s.report.Digest
+	if err := s.private.AddBundle(ctx, images, described, s.claim); err != nil {
 		return err
 	}
-	if s.signer == nil || !s.signs(formatOpenPGP) {
-		return nil
-	}
-	message, err := s.signer.Sign(s.claim)
-	if err != nil {
-		return err
-	}
-	file, err := signature.AddTo(s.openpgpTo, s.report.Digest, message)
-	s.add(formatOpenPGP, s.signer.ID(), file)
-	return err
+	s.add(sigstore.Bundle, s.private.Hint(), "referrer of "+s.report.Digest)
+	return nil
 }
 
 func (s *signing) add(format sigstore.Format, key, place string) {
 	s.report.Signatures = append(s.report.Signatures, SignedSummary{format, key, place})
 }
-
-// maxPlatforms limits the images of an index that are signed or verified.
-const maxPlatforms = 32
 
 // platformsOf returns the digests of the images of an index; none of an image.
 func platformsOf(ctx context.Context, images oci.Store, described v1.Descriptor) ([]string, error) {
@@ -276,12 +281,12 @@ func platformsOf(ctx context.Context, images oci.Store, described v1.Descriptor)
 	if err := json.Unmarshal(raw, &index); err != nil {
 		return nil, fmt.Errorf("index %s: %w", described.Digest, err)
 	}
-	if len(index.Manifests) > maxPlatforms {
-		return nil, fmt.Errorf("index %s has more than %d images, which is the limit", described.Digest, maxPlatforms)
-	}
 	var digests []string
 	for _, image := range index.Manifests {
-		digests = append(digests, image.Digest.String())
+		isOther := image.Platform != nil && image.Platform.OS == "unknown" // such as provenance
+		if digest := image.Digest.String(); !isOther && !slices.Contains(digests, digest) {
+			digests = append(digests, digest)
+		}
 	}
 	return digests, nil
 }

@@ -14,9 +14,12 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"golang.org/x/crypto/openpgp"        //lint:ignore SA1019 the keys are of its types
+	"golang.org/x/crypto/openpgp/packet" //lint:ignore SA1019 as above
 
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/release/signature"
@@ -32,6 +35,15 @@ func TestSignAnIndex(t *testing.T) {
 	index, err := random.Index(10, 1, 2)
 	must(t, err)
 	index = mutate.IndexMediaType(index, "application/vnd.oci.image.index.v1+json")
+	manifest, err := index.IndexManifest()
+	must(t, err)
+	again, err := index.Image(manifest.Manifests[0].Digest)
+	must(t, err)
+	provenance, err := random.Image(10, 1)
+	must(t, err)
+	index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: again}, mutate.IndexAddendum{
+		Add: provenance, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"}},
+	})
 	must(t, remote.WriteIndex(tag, index))
 	private, public := writeKeys(t)
 
@@ -54,11 +66,55 @@ func TestSignAnIndex(t *testing.T) {
 		t.Errorf("with all signatures: %+v", after)
 	}
 
-	manifest, err := index.IndexManifest()
-	must(t, err)
 	must(t, remote.Delete(tag.Context().Tag(tagOf(manifest.Manifests[1].Digest))))
 	if after := verify(t, tag, public); after.Accepts {
 		t.Errorf("without the signature of one platform: %+v", after)
+	}
+}
+
+// TestSignWritesMessagesFirst: a registry is only changed after the OpenPGP message is written, and what was written is
+// printed even if a later one fails.
+func TestSignWritesMessagesFirst(t *testing.T) {
+	images := imageregistry.Start()
+	t.Cleanup(images.Close)
+	tag, err := name.NewTag(images.Host+"/shop:1.4.0", name.Insecure)
+	must(t, err)
+	image, err := random.Image(10, 1)
+	must(t, err)
+	must(t, remote.Write(tag, image))
+	digest, err := image.Digest()
+	must(t, err)
+	private, _ := writeKeys(t)
+	entity, err := openpgp.NewEntity("release", "", "", &packet.Config{RSABits: 2048})
+	must(t, err)
+	var secret bytes.Buffer
+	must(t, entity.SerializePrivate(&secret, nil))
+	folder := t.TempDir()
+	write := func(name string, content []byte) string {
+		must(t, os.WriteFile(filepath.Join(folder, name), content, 0o600))
+		return filepath.Join(folder, name)
+	}
+	run := func(place string) (string, error) {
+		var out bytes.Buffer
+		command := newSign(core.Streams{Out: &out, Err: &out})
+		command.SetArgs([]string{tag.Name(), "--key", private, "--insecure", "--openpgp-key",
+			write("secret.gpg", secret.Bytes()), "--openpgp-to", place})
+		command.SilenceUsage, command.SilenceErrors = true, true
+		err := command.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	if out, err := run(write("file", nil)); err == nil || out != "" {
+		t.Errorf("with a file as folder: %v\n%s", err, out)
+	}
+	signatures := tag.Context().Tag(tagOf(digest))
+	if _, err := remote.Head(signatures); err == nil {
+		t.Error("the registry was changed")
+	}
+	must(t, remote.Put(signatures, empty.Index))
+	out, err := run(filepath.Join(folder, "signatures"))
+	if err == nil || !strings.Contains(err.Error(), "it is an index") || !strings.Contains(out, "  openpgp  "+folder) ||
+		strings.Contains(out, "  cosign ") {
+		t.Errorf("got error %v\n%s", err, out)
 	}
 }
 

@@ -60,7 +60,7 @@ func newVerify(streams core.Streams) *cobra.Command {
 		Example: `  runlevel release verify registry.example/shop:1.4.0 --key cosign.pub
 
   # Would clusters with 1.3.2 update to it?
-  runlevel release verify registry.example/shop:1.4.0 --policy registry.example/shop:1.3.2
+  runlevel release verify registry.example/shop:1.4.0 --policy registry.example/shop@sha256:…
 
   # Would nodes run it?
   runlevel release verify registry.example/shop:1.4.0 --key cosign.pub --consumer cri-o`,
@@ -186,14 +186,12 @@ func (f *verifyFlags) isRefused(report VerifyReport) bool {
 	}
 	found := map[string]bool{}
 	for _, verdict := range report.Consumers {
-		if consumer := string(verdict.Consumer); slices.Contains(needed, consumer) {
-			if !verdict.Accepts {
-				return true
-			}
-			found[consumer] = true
+		consumer := string(verdict.Consumer)
+		if found[consumer] = true; !verdict.Accepts && slices.Contains(needed, consumer) {
+			return true
 		}
 	}
-	return len(found) < len(needed)
+	return slices.ContainsFunc(needed, func(consumer string) bool { return !found[consumer] })
 }
 
 func (r *VerifyReport) print(out io.Writer) error {

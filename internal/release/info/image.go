@@ -80,8 +80,11 @@ func (i *Info) addAttachments(ctx context.Context, store oci.Store, digest v1.Ha
 	for _, referrer := range referrers {
 		i.Attached = append(i.Attached, Attachment{referrer.ArtifactType, referrer.Digest.String()})
 	}
-	signatures, err := sigstore.Find(ctx, store, digest)
+	signatures, err := sigstore.Find(ctx, store, digest.String())
 	for _, found := range signatures {
+		if found.Format == sigstore.Attestation {
+			continue
+		}
 		added := Signature{Format: found.Format, Key: found.Hint, Consumers: consumers[found.Format]}
 		if found.Err != nil {
 			added.Problem = found.Err.Error()

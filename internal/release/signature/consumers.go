@@ -1,9 +1,10 @@
 package signature
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -11,9 +12,10 @@ import (
 	"golang.org/x/crypto/openpgp" //lint:ignore SA1019 the keyrings of OpenShift's library are of its types
 
 	"github.com/openshift/library-go/pkg/verify"
-	"github.com/openshift/library-go/pkg/verify/store"
+	"github.com/openshift/library-go/pkg/verify/store/memory"
 
 	"github.com/runlevel/runlevel/internal/release/signature/sigstore"
+	"github.com/runlevel/runlevel/internal/release/signature/simplesigning"
 )
 
 // A Consumer is a program that may refuse images without signatures.
@@ -47,148 +49,148 @@ type Image struct {
 	Platforms []string // digests of the images of an index
 }
 
+// MaxPlatforms limits the images of an index that are signed or judged.
+const MaxPlatforms = 128
+
 // Judge returns which consumers accept an image. It reads all signatures.
 func (p *Policy) Judge(ctx context.Context, image Image, from Stores) ([]Verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxVerifyTime)
 	defer cancel()
-	found := &signatureResults{}
-	p.readImages(ctx, image.Digest, from.Images, found)
-	for _, item := range p.storesToQuery(image.Digest, from, found) {
-		readAll := func(context.Context, []byte, error) (bool, error) { return false, nil }
-		if err := item.Signatures(ctx, "", image.Digest, readAll); err != nil {
-			return nil, err
+	found := p.find(ctx, image.Digest, from, true)
+	operator := Verdict{Consumer: Operator, Accepts: true, Reason: "all keys have signed it"}
+	if err := found.verdict(); err != nil {
+		operator.Accepts, operator.Reason = false, strings.TrimPrefix(err.Error(), failedPrefix)
+	}
+	verdicts := []Verdict{operator, {Consumer: Containerd, Accepts: true,
+		Reason: "it does not verify signatures; its image verifier plugins may, for example with cosign"}}
+	nodes := []*signatureResults{found}
+	if len(image.Platforms) > 0 { // a node verifies the image of its platform
+		nodes = nil
+	}
+	for _, digest := range image.Platforms[:min(len(image.Platforms), MaxPlatforms)] {
+		nodes = append(nodes, p.find(ctx, digest, from, true))
+	}
+	for _, name := range p.names() {
+		crio := Verdict{Consumer: CRIO, Key: name,
+			Reason: fmt.Sprintf("the index has more than %d images, which is the limit", MaxPlatforms)}
+		for i := 0; i < len(nodes) && len(image.Platforms) <= MaxPlatforms && (i == 0 || crio.Accepts); i++ {
+			crio = nodes[i].judgeNode(name, image.Reference)
 		}
+		verdicts = append(verdicts, crio)
+		if _, isKeyring := p.keyrings[name]; isKeyring {
+			verdicts = append(verdicts, found.judge(ClusterVersionOperator, name, found.checkUpstream(ctx)))
+			continue
+		}
+		cosign2 := found.judge(Cosign2, name, found.checkFormat(sigstore.Attachment))
+		cosign3 := cosign2
+		if slices.ContainsFunc(found.all, func(item signatureResult) bool { // it only reads others without these
+			return item.found != nil && item.found.Format != sigstore.Attachment
+		}) {
+			cosign3 = found.judge(Cosign3, name, found.checkFormat(sigstore.Bundle))
+		}
+		cosign3.Consumer = Cosign3
+		verdicts = append(verdicts, cosign2, cosign3)
 	}
-	verdicts := []Verdict{{Consumer: Operator, Accepts: true, Reason: "all keys have signed it"}}
-	if missing, reasons := found.judge(p, image.Digest); len(missing) > 0 {
-		err := found.explain(p, image.Digest, missing, reasons)
-		verdicts[0].Accepts, verdicts[0].Reason = false, strings.TrimPrefix(err.Error(), failedPrefix)
-	}
-	for _, keyName := range slices.Sorted(maps.Keys(p.keyrings)) {
-		verdicts = append(verdicts, found.judgeKeyring(ctx, keyName, p.keyrings[keyName], image)...)
-	}
-	platforms := make([]*signatureResults, len(image.Platforms)) // a node verifies the image of its platform
-	for i, digest := range image.Platforms {
-		platforms[i] = &signatureResults{}
-		p.readImages(ctx, digest, from.Images, platforms[i])
-	}
-	for _, keyName := range slices.Sorted(maps.Keys(p.keys)) {
-		verdicts = append(verdicts, judgeKeys(found, platforms, keyName, p.keys[keyName], image)...)
-	}
-	verdicts = append(verdicts, Verdict{Consumer: Containerd, Accepts: true,
-		Reason: "it does not verify signatures; its image verifier plugins may, for example with cosign"})
 	slices.SortStableFunc(verdicts, func(a, b Verdict) int {
 		return slices.Index(Consumers, a.Consumer) - slices.Index(Consumers, b.Consumer)
 	})
 	return verdicts, ctx.Err()
 }
 
-// judgeKeyring returns the verdicts of consumers of OpenPGP messages.
-func (s *signatureResults) judgeKeyring(ctx context.Context, keyName string, keyring openpgp.EntityList,
-	image Image) []Verdict {
-	upstream := Verdict{Consumer: ClusterVersionOperator, Key: keyName}
-	crio := Verdict{Consumer: CRIO, Key: keyName}
-	var upstreamReasons, crioReasons []string
-	for _, item := range s.sorted() {
-		if item.message == nil {
-			continue
-		}
-		claim, err := checkMessage(item.message, keyName, keyring)
-		if err == nil && claim.Digest != image.Digest {
-			err = fmt.Errorf("it is for another image, %.71s", claim.Digest)
-		}
-		upstreamReasons = append(upstreamReasons, item.reasonOf(err))
-		verifier := verify.NewReleaseVerifier(map[string]openpgp.EntityList{keyName: keyring}, oneMessage(item.message))
-		if verifier.Verify(ctx, image.Digest) == nil {
-			upstream.Accepts, upstream.Reason = true, item.reasonOf(nil)
-		}
-		if err == nil {
-			err = checkReference(image.Reference, claim.Reference)
-		}
-		crioReasons = append(crioReasons, item.reasonOf(err))
-		if err == nil {
-			crio.Accepts, crio.Reason = true, item.reasonOf(nil)+" in a signature store (lookaside)"
-		}
-	}
-	return []Verdict{upstream.because(upstreamReasons), crio.because(crioReasons)}
-}
+// A checker returns why a consumer refuses a signature, and whether it reads it at all.
+type checker func(keyName string, item signatureResult) (isRead bool, err error)
 
-// oneMessage is a store of one signature.
-type oneMessage []byte
-
-// Signatures implements store.Store.
-func (o oneMessage) Signatures(ctx context.Context, _, _ string, fn store.Callback) error {
-	_, err := fn(ctx, o, nil)
-	return err
-}
-
-// String implements store.Store.
-func (oneMessage) String() string { return "a message" }
-
-// judgeKeys returns the verdicts of consumers of signatures beside the image.
-func judgeKeys(found *signatureResults, platforms []*signatureResults, keyName string, keys []sigstore.PublicKey,
-	image Image) []Verdict {
-	crio := found.judgeFormat(CRIO, sigstore.Attachment, keyName, keys, image)
-	for i, digest := range image.Platforms {
-		next := platforms[i].judgeFormat(CRIO, sigstore.Attachment, keyName, keys, Image{image.Reference, digest, nil})
-		if i == 0 || crio.Accepts {
-			crio = next
-		}
-	}
-	cosign2 := found.judgeFormat(Cosign2, sigstore.Attachment, keyName, keys, Image{Digest: image.Digest})
-	cosign3 := cosign2 // without bundles
-	cosign3.Consumer = Cosign3
-	if slices.ContainsFunc(found.all, func(item signatureResult) bool {
-		return item.found != nil && item.found.Format == sigstore.Bundle
-	}) {
-		cosign3 = found.judgeFormat(Cosign3, sigstore.Bundle, keyName, keys, Image{Digest: image.Digest})
-	}
-	return []Verdict{crio, cosign2, cosign3}
-}
-
-// judgeFormat returns the verdict of a consumer that reads one format.
-func (s *signatureResults) judgeFormat(consumer Consumer, format sigstore.Format, keyName string,
-	keys []sigstore.PublicKey, image Image) Verdict {
+// judge returns the verdict of a consumer that accepts an image with one good signature.
+func (s *signatureResults) judge(consumer Consumer, keyName string, check checker) Verdict {
 	verdict := Verdict{Consumer: consumer, Key: keyName}
 	var reasons []string
 	for _, item := range s.sorted() {
-		if item.found == nil || item.found.Format != format {
-			continue
-		}
-		verified, err := item.found.Verify(image.Digest, keyName, keys)
-		if err == nil && !verified.IsCommon {
-			err = fmt.Errorf("it is not made with SHA-256 or plain Ed25519, which it expects by default")
-		}
-		if err == nil && format == sigstore.Attachment {
-			err = checkReference(image.Reference, verified.Claim.Reference)
-		}
-		if err == nil {
-			verdict.Accepts, verdict.Reason = true, item.reasonOf(nil)
+		switch isRead, err := check(keyName, item); {
+		case !isRead:
+		case err == nil:
+			verdict.Accepts, verdict.Reason = true, item.name
 			return verdict
+		default:
+			reasons = append(reasons, item.name+": "+err.Error())
 		}
-		reasons = append(reasons, item.reasonOf(err))
 	}
-	return verdict.because(reasons)
+	verdict.Reason = cmp.Or(strings.Join(reasons[:min(len(reasons), maxReasons)], "; "),
+		"no signature in the format that it reads was found")
+	return verdict
 }
 
-// because adds the reasons why a consumer does not accept the image.
-func (v Verdict) because(reasons []string) Verdict {
-	switch {
-	case v.Accepts:
-	case len(reasons) == 0:
-		v.Reason = "no signature in the format that it reads was found"
-	default:
-		v.Reason = strings.Join(reasons[:min(len(reasons), maxReasons)], "; ")
+// checkUpstream returns a check of messages as OpenShift's library has it.
+func (s *signatureResults) checkUpstream(ctx context.Context) checker {
+	return func(keyName string, item signatureResult) (bool, error) {
+		if item.message == nil {
+			return false, nil
+		}
+		keyring := s.policy.keyrings[keyName]
+		upstream := verify.NewReleaseVerifier(map[string]openpgp.EntityList{keyName: keyring},
+			&memory.Store{Data: map[string][][]byte{s.digest: {item.message}}})
+		err := upstream.Verify(ctx, s.digest)
+		if err != nil {
+			_, ours := checkMessage(item.message, s.digest, keyName, keyring) // explains it
+			err = cmp.Or(ours, err)
+		}
+		return true, err
 	}
-	return v
 }
 
-// reasonOf returns the signature with its error; without an error, only the signature.
-func (s signatureResult) reasonOf(err error) string {
-	if err == nil {
-		return s.name
+// judgeNode returns the verdict of a node that pulls an image by a name; nil for an image on disk.
+func (s *signatureResults) judgeNode(keyName string, image name.Reference) Verdict {
+	keyring, isKeyring := s.policy.keyrings[keyName]
+	attachment := s.checkFormat(sigstore.Attachment)
+	for _, item := range s.sorted() {
+		if !isKeyring && item.found != nil && item.found.IsUnread {
+			return Verdict{Consumer: CRIO, Key: keyName,
+				Reason: fmt.Sprintf("%s: %v: it needs all of them", item.name, item.found.Err)}
+		}
 	}
-	return s.name + ": " + err.Error()
+	verdict := s.judge(CRIO, keyName, func(keyName string, item signatureResult) (isRead bool, err error) {
+		var claim simplesigning.Claim
+		switch {
+		case isKeyring && item.message != nil:
+			isRead = true
+			claim, err = checkMessage(item.message, s.digest, keyName, keyring)
+		case !isKeyring:
+			if isRead, err = attachment(keyName, item); isRead {
+				claim = item.found.Claim
+			}
+		}
+		switch {
+		case !isRead || err != nil:
+			return isRead, err
+		case claim.LacksOptional:
+			return true, errors.New(`it needs "optional": {} in the text that is signed`)
+		default:
+			return true, checkReference(image, claim.Reference)
+		}
+	})
+	if isKeyring && verdict.Accepts {
+		verdict.Reason += " in a signature store (lookaside)"
+	}
+	return verdict
+}
+
+// checkFormat returns a check of signatures beside an image in a format.
+func (s *signatureResults) checkFormat(format sigstore.Format) checker {
+	return func(keyName string, item signatureResult) (bool, error) {
+		if item.found == nil || item.found.Format != format {
+			return false, nil
+		}
+		keys := s.policy.keys[keyName]
+		isCommon, err := item.found.Verify(s.digest, keyName, keys[:1])
+		if err != nil && len(keys) > 1 {
+			if _, other := item.found.Verify(s.digest, keyName, keys); other == nil {
+				err = errors.New("it is by another key than the first, and it reads only the first key of a file")
+			}
+		}
+		if err == nil && !isCommon {
+			err = errors.New("it is not made with SHA-256 or plain Ed25519, which it expects by default")
+		}
+		return true, err
+	}
 }
 
 // checkReference returns an error if a node whose policy has the default signedIdentity, matchRepoDigestOrExact,

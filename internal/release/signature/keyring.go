@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"golang.org/x/crypto/openpgp"        //lint:ignore SA1019 the keyrings of OpenShift's library are of its types
@@ -84,10 +85,8 @@ func readKeys(parts [][]*packet.OpaquePacket) (keyring openpgp.EntityList, err e
 		}
 		if err != nil {
 			user := ""
-			for _, opaque := range part {
-				if opaque.Tag == userID && user == "" {
-					user = fmt.Sprintf(" of %.100s", printable.Line(string(opaque.Contents)))
-				}
+			if j := slices.IndexFunc(part, func(o *packet.OpaquePacket) bool { return o.Tag == userID }); j >= 0 {
+				user = fmt.Sprintf(" of %.100s", printable.Line(string(part[j].Contents)))
 			}
 			return nil, fmt.Errorf("key %d%s: %w", i+1, user, err)
 		}

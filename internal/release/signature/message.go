@@ -72,9 +72,10 @@ func decompress(opaque *packet.OpaquePacket) ([]byte, error) {
 	return message, nil
 }
 
-// checkMessage returns the claim of a message about an image. It fails if the message is not a valid signature by a key
-// of a keyring. It is stricter than OpenShift's library, which accepts signatures by keys that have expired.
-func checkMessage(message []byte, name string, keyring openpgp.EntityList) (simplesigning.Claim, error) {
+// checkMessage returns the claim of a message about an image. It fails if the message is not a valid signature of the
+// image by a key of a keyring. It is stricter than OpenShift's library, which accepts signatures by keys that have
+// expired.
+func checkMessage(message []byte, digest, name string, keyring openpgp.EntityList) (simplesigning.Claim, error) {
 	var claim simplesigning.Claim
 	read, err := openpgp.ReadMessage(bytes.NewReader(message), keyring, nil, nil)
 	if err != nil {
@@ -92,6 +93,9 @@ func checkMessage(message []byte, name string, keyring openpgp.EntityList) (simp
 	}
 	if claim, err = simplesigning.Parse(content, simplesigning.OpenPGP); err != nil {
 		return claim, err
+	}
+	if claim.Digest != digest {
+		return claim, fmt.Errorf("it is for another image, %.71s", claim.Digest)
 	}
 	if end := expiry(read.SignedBy); !end.IsZero() && time.Now().After(end) {
 		return claim, fmt.Errorf("key %016X, which created it, has expired at %s in %s", read.SignedByKeyId,

@@ -172,17 +172,14 @@ func (p *Policy) check(item signatureResult, digest, keyName string) error {
 	var claim simplesigning.Claim
 	var err error
 	if item.message != nil {
-		claim, err = checkMessage(item.message, keyName, p.keyrings[keyName])
+		claim, err = checkMessage(item.message, digest, keyName, p.keyrings[keyName])
 	} else {
-		var verified sigstore.Verification
-		verified, err = item.found.Verify(digest, keyName, p.keys[keyName])
-		claim = verified.Claim
+		claim = item.found.Claim
+		_, err = item.found.Verify(digest, keyName, p.keys[keyName])
 	}
 	switch age := time.Since(claim.Time); {
 	case err != nil:
 		return err
-	case claim.Digest != digest:
-		return fmt.Errorf("it is for another image, %.71s", claim.Digest)
 	case p.maximumAge > 0 && claim.Time.IsZero():
 		return fmt.Errorf("it has no time, and %s is %s", maximumAge, p.maximumAge)
 	case p.maximumAge > 0 && (age > p.maximumAge || age < -clockSkew):

@@ -12,9 +12,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/gofrs/flock"
 	//lint:ignore SA1019 the cluster-version operator reads what this library writes
 	"golang.org/x/crypto/openpgp"
 	"golang.org/x/crypto/openpgp/packet" //lint:ignore SA1019 as above
@@ -57,7 +59,11 @@ func ReadSigner(text []byte, password func() ([]byte, error)) (*Signer, error) {
 // precedence, as for gpg.
 func signingKey(keyring openpgp.EntityList) *packet.PrivateKey {
 	for _, entity := range keyring {
-		for _, id := range append(subkeys(entity), entity.PrimaryKey.KeyId) {
+		var ids []uint64
+		for _, subkey := range entity.Subkeys {
+			ids = append(ids, subkey.PublicKey.KeyId)
+		}
+		for _, id := range append(ids, entity.PrimaryKey.KeyId) {
 			for _, key := range keyring.KeysByIdUsage(id, packet.KeyFlagSign) {
 				end := expiry(&key)
 				if key.PrivateKey != nil && key.PublicKey.PubKeyAlgo.CanSign() &&
@@ -68,14 +74,6 @@ func signingKey(keyring openpgp.EntityList) *packet.PrivateKey {
 		}
 	}
 	return nil
-}
-
-func subkeys(entity *openpgp.Entity) []uint64 {
-	var ids []uint64
-	for _, subkey := range entity.Subkeys {
-		ids = append(ids, subkey.PublicKey.KeyId)
-	}
-	return ids
 }
 
 // ID returns the ID of the key.
@@ -118,26 +116,60 @@ type unclosed struct{ io.Writer }
 func (unclosed) Close() error { return nil }
 
 // AddTo adds a message about an image to a folder that a store would serve, or to a file FILE.yaml with a ConfigMap, as
-// "oc adm release mirror" writes it. It returns the path of the message.
+// "oc adm release mirror" writes it. It takes the place of an earlier one of the same key and reference. AddTo returns
+// the path of the message.
 func AddTo(path, digest string, message []byte) (string, error) {
-	earlier, err := fileStore(path).read(digest)
-	switch {
-	case err != nil:
-		return "", err
-	case len(earlier) >= maxSignatures:
-		return "", fmt.Errorf("%s has %d signatures of the image already, which is the limit", path, maxSignatures)
-	case isConfigMapFile(path):
-		return path, addToConfigMap(path, digest, append(earlier, message))
-	}
-	folder, err := util.DigestToKeyPrefix(digest, "=")
+	name, err := util.DigestToKeyPrefix(digest, "=")
 	if err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(filepath.Join(path, folder), 0o755); err != nil {
+	folder := filepath.Join(path, name)
+	if isConfigMapFile(path) {
+		folder = filepath.Dir(path)
+	} else if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", err
 	}
-	file := filepath.Join(path, folder, fmt.Sprintf("signature-%d", len(earlier)+1))
+	lock := flock.New(folder, flock.SetFlag(os.O_RDONLY)) // others may sign at the same time
+	if err := lock.Lock(); err != nil {
+		return "", err
+	}
+	defer lock.Unlock() //nolint:errcheck // the process ends soon
+	messages, err := fileStore(path).read(digest)
+	key, reference := signerOf(message)
+	i := slices.IndexFunc(messages, func(earlier []byte) bool {
+		itsKey, itsReference := signerOf(earlier)
+		return itsKey == key && itsReference == reference
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case i >= 0:
+		messages[i] = message
+	case len(messages) >= maxSignatures:
+		return "", fmt.Errorf("%s has %d signatures of the image already, which is the limit", path, maxSignatures)
+	default:
+		i, messages = len(messages), append(messages, message)
+	}
+	if isConfigMapFile(path) {
+		return path, addToConfigMap(path, digest, messages)
+	}
+	file := filepath.Join(folder, fmt.Sprintf("signature-%d", i+1))
 	return file, writeFile(file, message)
+}
+
+// signerOf returns the key of a message, and the reference of its image. Neither is verified.
+func signerOf(message []byte) (key uint64, reference string) {
+	unpacked, err := unpack(message)
+	if err != nil {
+		return 0, ""
+	}
+	read, err := openpgp.ReadMessage(bytes.NewReader(unpacked), openpgp.EntityList{}, nil, nil)
+	if err != nil {
+		return 0, ""
+	}
+	content, _ := io.ReadAll(read.UnverifiedBody)
+	claim, _ := simplesigning.Parse(content, simplesigning.OpenPGP)
+	return read.SignedByKeyId, claim.Reference
 }
 
 func isConfigMapFile(path string) bool {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -87,15 +88,25 @@ func TestMessages(t *testing.T) {
 	must(t, verify(t, both))
 }
 
-// TestMessagesHaveALimit: a tenth message of an image would not be read.
+// TestMessagesHaveALimit: a tenth message of an image would not be read. A second one of the same key and name takes
+// the place of the first.
 func TestMessagesHaveALimit(t *testing.T) {
-	folder := t.TempDir()
-	text := message(t, secret(t, newKey(t)))
-	for range 9 {
-		_, err := signature.AddTo(folder, image, text)
+	signer, err := signature.ReadSigner([]byte(secret(t, newKey(t))), nil)
+	must(t, err)
+	messageFor := func(reference string) []byte {
+		text, err := signer.Sign(simplesigning.Claim{Digest: image, Reference: reference, Time: time.Now()})
 		must(t, err)
+		return text
 	}
-	_, err := signature.AddTo(folder, image, text)
+	folder := t.TempDir()
+	for i := range 9 {
+		for range 2 {
+			_, err := signature.AddTo(folder, image, messageFor(fmt.Sprint("registry.example/shop:", i)))
+			must(t, err)
+		}
+	}
+	text := messageFor("registry.example/shop:10")
+	_, err = signature.AddTo(folder, image, text)
 	if err == nil || !strings.Contains(err.Error(), "has 9 signatures of the image already, which is the limit") {
 		t.Errorf("got error %v", err)
 	}
@@ -104,6 +115,31 @@ func TestMessagesHaveALimit(t *testing.T) {
 	if _, err := signature.AddTo(file, image, text); err == nil ||
 		!strings.Contains(err.Error(), "it is not a ConfigMap") {
 		t.Errorf("got error %v", err)
+	}
+}
+
+// TestMessagesThatAreAddedAtTheSameTime are all kept.
+func TestMessagesThatAreAddedAtTheSameTime(t *testing.T) {
+	var messages [8][]byte
+	for i := range messages {
+		messages[i] = sign(t, newKey(t), claim(image))
+	}
+	for _, path := range []string{"folder", "file.yaml"} {
+		path = filepath.Join(t.TempDir(), path)
+		var signing sync.WaitGroup
+		for i, text := range messages {
+			signing.Go(func() {
+				if _, err := signature.AddTo(path, image, text); err != nil {
+					t.Errorf("message %d: %v", i, err)
+				}
+			})
+		}
+		signing.Wait()
+		found, err := signature.Collect(t.Context(), path, image)
+		must(t, err)
+		if len(found) != 8 {
+			t.Errorf("%s has %d messages", path, len(found))
+		}
 	}
 }
 

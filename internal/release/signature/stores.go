@@ -22,6 +22,7 @@ import (
 	"github.com/openshift/library-go/pkg/verify/store/configmap"
 	"github.com/openshift/library-go/pkg/verify/util"
 
+	"github.com/runlevel/runlevel/internal/oci"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
@@ -30,6 +31,14 @@ const ManagedNamespace = configmap.NamespaceLabelConfigMap
 
 // maxSignatures limits the signatures of an image that are read from a store.
 const maxSignatures = 9
+
+// newClient returns a client for a store, which may redirect to another host, but not to addresses that only this
+// machine or its host reaches.
+func newClient(store *url.URL) *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext = oci.GuardedDial(store.Host)
+	return &http.Client{Timeout: maxAnswerTime, Transport: transport}
+}
 
 // A webStore contains signatures at URL/sha256=HEX/signature-1 and so on. The like store of library-go, sigstore.Store,
 // reads responses of any size.
@@ -140,6 +149,42 @@ func (f fileStore) read(digest string) (messages [][]byte, err error) {
 		messages, err = append(messages, message), failed
 	}
 	return messages, err
+}
+
+// Stores returns the URLs of the signature stores that the policy names.
+func (p *Policy) Stores() []string {
+	var stores []string
+	for _, store := range p.stores {
+		stores = append(stores, store.String())
+	}
+	return stores
+}
+
+// Collect returns the OpenPGP signatures of an image in a store, a URL, folder or FILE.yaml, without verifying them: a
+// copy of the store has the same ones.
+func Collect(ctx context.Context, store, digest string) ([][]byte, error) {
+	var from place = fileStore(store)
+	if strings.HasPrefix(store, "http://") || strings.HasPrefix(store, "https://") {
+		address, err := url.Parse(store)
+		if err != nil {
+			return nil, fmt.Errorf("%s is not a URL", store)
+		}
+		from = webStore{newClient(address), address}
+	}
+	var found [][]byte
+	var failed error
+	err := from.each(ctx, digest, func(name string, signature []byte) bool {
+		if _, err := unpack(signature); err != nil {
+			failed = fmt.Errorf("%s %s: %w", from, name, err)
+			return false
+		}
+		found = append(found, signature)
+		return true
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	return found, failed
 }
 
 // The name of the ConfigMap with saved signatures, as in OpenShift, and the maximum number of images in it.

@@ -1,8 +1,10 @@
 package signature
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -11,13 +13,7 @@ import (
 	"sync"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"golang.org/x/sync/errgroup"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-
-	"github.com/openshift/library-go/pkg/verify"
-	"github.com/openshift/library-go/pkg/verify/store"
-	"github.com/openshift/library-go/pkg/verify/store/serial"
 
 	"github.com/runlevel/runlevel/internal/oci"
 	"github.com/runlevel/runlevel/internal/release/signature/sigstore"
@@ -28,19 +24,20 @@ import (
 // VerificationFailed is the reason of every error of this package.
 const VerificationFailed = "ImageVerificationFailed"
 
-// The timeout of Verify, as in the cluster-version operator, and of one response of a store.
+// The timeout of Verify, as in the cluster-version operator, of a repository, and of a store's response.
 const (
 	maxVerifyTime = 2 * time.Minute
+	maxImagesTime = 20 * time.Second
 	maxAnswerTime = 15 * time.Second
 )
 
 // Stores are the places with signatures that Verify reads beside the stores of a policy.
 type Stores struct {
-	HTTP       *http.Client // client for the stores of the policy; nil for a client with a timeout of 15 seconds
+	HTTP       *http.Client // client for the stores of the policy; nil for one with a timeout of 15 seconds
 	ConfigMaps corev1client.ConfigMapsGetter
 	Namespaces []string // namespaces of ConfigMaps with signatures
 	Files      []string // folders like a store of a policy, and files with a ConfigMap
-	Images     []Images // where signatures lie beside the image, in the order in which they are read
+	Images     []Images // where signatures lie beside the image
 }
 
 // Images are a repository, layout or archive with an image, and perhaps with its signatures.
@@ -50,110 +47,95 @@ type Images struct {
 }
 
 // Verify returns the OpenPGP messages because of which an image conforms to the policy; none if only signatures beside
-// the image are required. It reads those first, then ConfigMaps of the cluster, and then all stores of the policy at
-// once. The error names the problem of each signature, and is the same each time.
+// the image are required. The error names the problem of each signature, and is the same each time.
 func (p *Policy) Verify(ctx context.Context, digest string, from Stores) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxVerifyTime)
 	defer cancel()
-	found := &signatureResults{}
-	p.readImages(ctx, digest, from.Images, found)
-	isSigned := true
-	var messages [][]byte
-	if len(p.keyrings) > 0 {
-		verifier := verify.NewReleaseVerifier(p.keyrings, &serial.Store{Stores: p.storesToQuery(digest, from, found)})
-		isSigned = verifier.Verify(ctx, digest) == nil
-		messages = verifier.Signatures()[digest]
-	}
-	if missing, reasons := found.judge(p, digest); !isSigned || len(missing) > 0 {
-		return nil, found.explain(p, digest, missing, reasons)
-	}
-	return messages, nil
-}
-
-// readImages reads the signatures beside the image, until they suffice.
-func (p *Policy) readImages(ctx context.Context, digest string, from []Images, found *signatureResults) {
-	isMissing := func(name string) bool {
-		_, isSigned := found.check(p, digest, name)
-		return !isSigned
-	}
-	for _, images := range from {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(p.keys)), isMissing) {
-			return
-		}
-		signatures, err := images.find(ctx, digest)
-		for i := range signatures {
-			found.add(signatureResult{place: images.Name, name: signatures[i].Name, found: &signatures[i]})
-		}
-		if err != nil || len(signatures) == 0 {
-			found.add(signatureResult{place: images.Name, err: err, isEmpty: err == nil})
-		}
-	}
-}
-
-func (i Images) find(ctx context.Context, digest string) ([]sigstore.Signature, error) {
-	hash, err := v1.NewHash(digest)
-	if err != nil {
+	found := p.find(ctx, digest, from, false)
+	if err := found.verdict(); err != nil {
 		return nil, err
 	}
-	store, err := i.Open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer store.Close()
-	return sigstore.Find(ctx, store, hash)
+	return found.messages(), nil
 }
 
-// storesToQuery returns the stores to query, in order.
-func (p *Policy) storesToQuery(digest string, from Stores, found *signatureResults) []store.Store {
-	var all, web []store.Store
+// A reader adds the signatures of a place. It may end as soon as isEnough reports true.
+type reader func(ctx context.Context, isEnough func() bool)
+
+// find looks for the signatures of an image until they suffice, or for all: beside the image, then in files and
+// ConfigMaps of the cluster, and then in the stores of the policy. A place that does not answer delays no other.
+func (p *Policy) find(ctx context.Context, digest string, from Stores, all bool) *signatureResults {
+	found := &signatureResults{policy: p, digest: digest, signed: map[string]bool{}}
+	var images, local, web []reader
+	for _, item := range from.Images {
+		images = append(images, found.ofImages(item))
+	}
 	for _, file := range from.Files {
-		all = append(all, &resultStore{fileStore(file), p, digest, found})
+		local = append(local, found.ofPlace(fileStore(file)))
 	}
 	for _, namespace := range from.Namespaces {
-		all = append(all, &resultStore{configMaps{from.ConfigMaps, namespace}, p, digest, found})
+		local = append(local, found.ofPlace(configMaps{from.ConfigMaps, namespace}))
 	}
-	client := cmp.Or(from.HTTP, &http.Client{Timeout: maxAnswerTime})
 	for _, url := range p.stores {
-		web = append(web, &resultStore{webStore{client, url}, p, digest, found})
+		client := cmp.Or(from.HTTP, newClient(url))
+		web = append(web, found.ofPlace(webStore{client, url}))
 	}
-	return append(all, &parallelStore{web})
+	keys, keyrings := slices.Collect(maps.Keys(p.keys)), slices.Collect(maps.Keys(p.keyrings))
+	found.read(ctx, images, keys, all)
+	found.read(ctx, local, keyrings, all)
+	found.read(ctx, web, keyrings, all)
+	return found
 }
 
-// A parallelStore queries several stores at the same time, until the signatures suffice. The parallel store of
-// library-go may drop a response that arrives just as the last store ends.
-type parallelStore struct{ stores []store.Store }
-
-// Signatures implements store.Store.
-func (s *parallelStore) Signatures(ctx context.Context, name, digest string, fn store.Callback) error {
+// read reads places at the same time until some keyrings or keys have signed the image, or all of these places.
+func (s *signatureResults) read(ctx context.Context, places []reader, names []string, all bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var mu sync.Mutex
-	isOver := false
-	var ended error
-	try := func(ctx context.Context, signature []byte, errIn error) (bool, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if isOver {
-			return true, nil
-		}
-		isOver, ended = fn(ctx, signature, errIn)
-		if isOver = isOver || ended != nil; isOver {
-			cancel()
-		}
-		return isOver, ended
+	isEnough := func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !all && !slices.ContainsFunc(names, func(name string) bool { return !s.signed[name] })
 	}
-	var all errgroup.Group
-	for _, item := range s.stores {
-		all.Go(func() error { return item.Signatures(ctx, name, digest, try) })
+	if len(names) == 0 || isEnough() {
+		return
 	}
-	if err := all.Wait(); !isOver {
-		return err
+	var reading sync.WaitGroup
+	for _, read := range places {
+		reading.Go(func() {
+			if read(ctx, isEnough); isEnough() {
+				cancel()
+			}
+		})
 	}
-	return ended
+	reading.Wait()
 }
 
-// String implements store.Store.
-func (s *parallelStore) String() string { return "the stores of the release" }
+// ofImages returns a reader of the signatures beside an image.
+func (s *signatureResults) ofImages(from Images) reader {
+	return func(ctx context.Context, _ func() bool) {
+		limited, cancel := context.WithTimeout(ctx, maxImagesTime)
+		defer cancel()
+		var signatures []sigstore.Signature
+		store, err := from.Open(limited)
+		if err == nil {
+			defer store.Close()
+			signatures, err = sigstore.Find(limited, store, s.digest)
+		}
+		isEmpty := true
+		for i := range signatures {
+			s.add(signatureResult{place: from.Name, name: signatures[i].Name, found: &signatures[i]})
+			isEmpty = isEmpty && signatures[i].Format == sigstore.Attestation
+		}
+		s.end(ctx, from.Name, isEmpty, err)
+	}
+}
+
+// end adds the error of a place, or that it has nothing. A reader that was canceled has no error: the signatures
+// suffice.
+func (s *signatureResults) end(ctx context.Context, place string, isEmpty bool, err error) {
+	if (err != nil || isEmpty) && !errors.Is(ctx.Err(), context.Canceled) {
+		s.add(signatureResult{place: place, err: err, isEmpty: err == nil})
+	}
+}
 
 // A place is a store that may have signatures.
 type place interface {
@@ -162,47 +144,18 @@ type place interface {
 	each(ctx context.Context, digest string, try func(name string, signature []byte) bool) error
 }
 
-// A resultStore passes on the unpacked signatures of a place that are valid for a keyring, and collects the results.
-type resultStore struct {
-	place
-	policy  *Policy
-	digest  string
-	results *signatureResults
-}
-
-// Signatures implements store.Store. The failure of a place becomes a result, and other places are still queried.
-func (r *resultStore) Signatures(ctx context.Context, _, digest string, fn store.Callback) error {
-	count := 0
-	var ended error
-	err := r.each(ctx, digest, func(name string, signature []byte) bool {
-		count++
-		message, err := unpack(signature)
-		result := signatureResult{place: r.String(), name: name, message: message, err: err}
-		r.results.add(result)
-		if err != nil || !r.isValid(result) {
-			return true
-		}
-		var isEnough bool
-		isEnough, ended = fn(ctx, message, nil)
-		return !isEnough && ended == nil
-	})
-	switch {
-	case err != nil:
-		r.results.add(signatureResult{place: r.String(), err: err})
-	case count == 0:
-		r.results.add(signatureResult{place: r.String(), isEmpty: true})
+// ofPlace returns a reader of the OpenPGP messages of a place.
+func (s *signatureResults) ofPlace(from place) reader {
+	return func(ctx context.Context, isEnough func() bool) {
+		isEmpty := true
+		err := from.each(ctx, s.digest, func(name string, signature []byte) bool {
+			isEmpty = false
+			message, err := unpack(signature)
+			s.add(signatureResult{place: from.String(), name: name, message: message, err: err})
+			return !isEnough()
+		})
+		s.end(ctx, from.String(), isEmpty, err)
 	}
-	return ended
-}
-
-// isValid reports whether a message is valid for a keyring. It is stricter than the library.
-func (r *resultStore) isValid(result signatureResult) bool {
-	for name := range r.policy.keyrings {
-		if r.policy.check(result, r.digest, name) == nil {
-			return true
-		}
-	}
-	return false
 }
 
 // A signatureResult is a signature, or the reason why there is none.
@@ -211,37 +164,36 @@ type signatureResult struct {
 	message     []byte              // OpenPGP message, unpacked
 	found       *sigstore.Signature // signature beside the image
 	err         error
-	isEmpty     bool // the place has no signature of the image
+	isEmpty     bool             // the place has no signature of the image
+	wrong       map[string]error // by keyrings and keys of its kind: why it is not valid for them
 }
 
 // signatureResults collects the results of all places.
 type signatureResults struct {
-	mu  sync.Mutex
-	all []signatureResult
+	policy *Policy
+	digest string
+
+	mu     sync.Mutex
+	all    []signatureResult
+	signed map[string]bool // keyrings and keys that have signed the image
 }
 
+// add adds a result, and compares it with the policy.
 func (s *signatureResults) add(item signatureResult) {
+	item.wrong = map[string]error{}
+	for _, name := range s.policy.names() {
+		_, isKeyring := s.policy.keyrings[name]
+		if isKeyring && item.message != nil ||
+			!isKeyring && item.found != nil && item.found.Format != sigstore.Attestation {
+			item.wrong[name] = s.policy.check(item, s.digest, name)
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = append(s.all, item)
-}
-
-// maxReasons limits the reasons in a message.
-const maxReasons = 6
-
-// check returns why signatures are not valid for a keyring or keys of a policy, and whether one is.
-func (s *signatureResults) check(p *Policy, digest, name string) (wrong []string, isSigned bool) {
-	for _, item := range s.sorted() {
-		if _, isKeyring := p.keyrings[name]; isKeyring && item.message == nil || !isKeyring && item.found == nil {
-			continue
-		}
-		err := p.check(item, digest, name)
-		if err == nil {
-			return nil, true
-		}
-		wrong = append(wrong, fmt.Sprintf("%s %s: %v", item.place, item.name, err))
+	for name, err := range item.wrong {
+		s.signed[name] = s.signed[name] || err == nil
 	}
-	return wrong, false
 }
 
 func (s *signatureResults) sorted() []signatureResult {
@@ -254,29 +206,42 @@ func (s *signatureResults) sorted() []signatureResult {
 	return all
 }
 
-// judge returns the keyrings and keys of a policy that have not signed an image, and why signatures are not valid.
-func (s *signatureResults) judge(p *Policy, digest string) (missing, reasons []string) {
-	for _, name := range p.names() {
-		wrong, isSigned := s.check(p, digest, name)
-		if !isSigned {
-			missing, reasons = append(missing, name), append(reasons, wrong...)
+// messages returns one valid message for each keyring.
+func (s *signatureResults) messages() (messages [][]byte) {
+	all := s.sorted()
+	for _, name := range slices.Sorted(maps.Keys(s.policy.keyrings)) {
+		i := slices.IndexFunc(all, func(item signatureResult) bool {
+			return item.message != nil && item.wrong[name] == nil
+		})
+		if !slices.ContainsFunc(messages, func(known []byte) bool { return bytes.Equal(known, all[i].message) }) {
+			messages = append(messages, all[i].message)
 		}
 	}
-	return missing, reasons
+	return messages
 }
 
-// explain returns an error with the keyrings and keys that have not signed an image, and the reasons.
-func (s *signatureResults) explain(p *Policy, digest string, missing, reasons []string) error {
+// maxReasons limits the reasons in a message.
+const maxReasons = 6
+
+// verdict returns an error with the keyrings and keys that have not signed an image, and why signatures are not valid;
+// nil if all have signed it.
+func (s *signatureResults) verdict() error {
+	missing := slices.DeleteFunc(s.policy.names(), func(name string) bool { return s.signed[name] })
 	if len(missing) == 0 {
-		missing = p.names()
+		return nil
 	}
-	var empty []string
+	var reasons, empty []string
 	for _, item := range s.sorted() {
 		switch {
 		case item.isEmpty:
 			empty = append(empty, item.place)
 		case item.err != nil:
 			reasons = append(reasons, strings.TrimSpace(item.place+" "+item.name)+": "+item.err.Error())
+		}
+		for _, name := range missing {
+			if err := item.wrong[name]; err != nil {
+				reasons = append(reasons, fmt.Sprintf("%s %s: %v", item.place, item.name, err))
+			}
 		}
 	}
 	slices.Sort(reasons)
@@ -287,8 +252,8 @@ func (s *signatureResults) explain(p *Policy, digest string, missing, reasons []
 	if more := len(reasons) - maxReasons; more > 0 {
 		reasons = append(reasons[:maxReasons], fmt.Sprintf("and %d more", more))
 	}
-	return newError("unable to verify %s against keyrings: %s (%s): %s", digest, strings.Join(missing, ", "), p.origin,
-		strings.Join(reasons, "; "))
+	return newError("unable to verify %s against keyrings: %s (%s): %s", s.digest, strings.Join(missing, ", "),
+		s.policy.origin, strings.Join(reasons, "; "))
 }
 
 const failedPrefix = "The update cannot be verified: "

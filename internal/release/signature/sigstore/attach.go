@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -33,18 +34,33 @@ func (k *PrivateKey) Attach(ctx context.Context, images oci.Target, claim simple
 		return err
 	}
 	layer.Annotations = map[string]string{signatureAnnotation: base64.StdEncoding.EncodeToString(signature)}
+	for range maxTries {
+		isThere, err := k.addLayer(ctx, images, digest, layer, claim)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: %w", attachmentTag(digest), err)
+		case isThere:
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: others write to it at the same time: sign again", attachmentTag(digest))
+}
+
+// maxTries limits how often a signature is added again because somebody else has written to the tag.
+const maxTries = 5
+
+// addLayer adds a signature to the tag of an image's signatures, and reports whether it is there afterwards: a registry
+// has no way to change a tag only if nobody else did.
+func (k *PrivateKey) addLayer(ctx context.Context, images oci.Target, digest v1.Hash, layer v1.Descriptor,
+	claim simplesigning.Claim) (isThere bool, err error) {
 	manifest, err := attachmentManifest(ctx, images, digest)
 	if err != nil {
-		return fmt.Errorf("%s: %w", attachmentTag(digest), err)
+		return false, err
 	}
-	layers, err := k.withoutEarlier(ctx, images, manifest.Layers, claim)
-	if err != nil {
-		return err
-	}
-	layers = append(layers, layer)
+	layers := append(k.withoutEarlier(ctx, images, manifest.Layers, claim), layer)
 	if len(layers) > maxSignatures {
-		return fmt.Errorf("%s has %d signatures already, which is the limit: delete the tag, and sign again",
-			attachmentTag(digest), maxSignatures)
+		return false, fmt.Errorf("it has %d signatures already, which is the limit: delete the tag, and sign again",
+			maxSignatures)
 	}
 	// as cosign writes it: a config with all layers
 	config := v1.ConfigFile{RootFS: v1.RootFS{Type: "layers"}, Created: v1.Time{Time: claim.Time}}
@@ -53,18 +69,21 @@ func (k *PrivateKey) Attach(ctx context.Context, images oci.Target, claim simple
 		config.History = append(config.History, v1.History{})
 	}
 	next := v1.Manifest{Config: v1.Descriptor{MediaType: types.OCIConfigJSON}, Layers: layers}
-	return putManifest(ctx, images, next, config, attachmentTag(digest))
+	if err := putManifest(ctx, images, next, config, attachmentTag(digest)); err != nil {
+		return false, err
+	}
+	manifest, err = attachmentManifest(ctx, images, digest)
+	return slices.ContainsFunc(manifest.Layers, func(item v1.Descriptor) bool {
+		return item.Annotations[signatureAnnotation] == layer.Annotations[signatureAnnotation]
+	}), err
 }
 
-// withoutEarlier returns layers without signatures of the key with the reference of a claim.
+// withoutEarlier returns layers without signatures of the key with the reference of a claim. Those that can't be read
+// are of others.
 func (k *PrivateKey) withoutEarlier(ctx context.Context, images oci.Store, layers []v1.Descriptor,
-	claim simplesigning.Claim) ([]v1.Descriptor, error) {
-	var kept []v1.Descriptor
+	claim simplesigning.Claim) (kept []v1.Descriptor) {
 	for _, layer := range layers {
-		text, err := readBlob(ctx, images, layer, maxText)
-		if err != nil {
-			return nil, fmt.Errorf("earlier signature %s: %w", layer.Digest, err)
-		}
+		text, _ := readBlob(ctx, images, layer, maxText)
 		parsed, err := simplesigning.Parse(text, simplesigning.Cosign)
 		signature, _ := base64.StdEncoding.DecodeString(layer.Annotations[signatureAnnotation])
 		isOurs, _ := k.public.verify(text, signature)
@@ -72,12 +91,21 @@ func (k *PrivateKey) withoutEarlier(ctx context.Context, images oci.Store, layer
 			kept = append(kept, layer)
 		}
 	}
-	return kept, nil
+	return kept
 }
 
 // AddBundle signs a claim about an image, and adds a manifest with the signature, whose subject is the image.
 func (k *PrivateKey) AddBundle(ctx context.Context, images oci.Target, image v1.Descriptor,
 	claim simplesigning.Claim) error {
+	earlier, err := findBundles(ctx, images, image.Digest)
+	if err != nil {
+		return fmt.Errorf("earlier bundles: %w", err)
+	}
+	earlier = slices.DeleteFunc(earlier, func(s Signature) bool { return s.Format == Attestation })
+	if len(earlier) >= maxSignatures {
+		return fmt.Errorf("the image has %d bundles already, which is the limit: delete old ones, and sign again",
+			maxSignatures)
+	}
 	payload, err := json.Marshal(statement{
 		Type: statementType, Subject: []subject{{map[string]string{image.Digest.Algorithm: image.Digest.Hex}}},
 		PredicateType: predicateType,

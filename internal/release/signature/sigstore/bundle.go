@@ -77,13 +77,16 @@ type subject struct {
 
 // A predicate has the fields of simple signing that runlevel adds. Cosign leaves the predicate empty.
 type predicate struct {
-	Reference string  `json:"docker-reference,omitempty"`
-	Creator   string  `json:"creator,omitempty"`
-	Timestamp float64 `json:"timestamp,omitempty"`
+	Reference string `json:"docker-reference,omitempty"`
+	Creator   string `json:"creator,omitempty"`
+	Timestamp int64  `json:"timestamp,omitempty"`
 }
 
-// errOther is the error of a manifest without a signature of the image, such as an attestation of provenance.
-var errOther = errors.New("it is not a signature")
+// The errors of a manifest without a bundle, and of bundles such as of provenance.
+var (
+	errNoBundle    = errors.New("it is not a bundle")
+	errAttestation = errors.New("it is an attestation, not a signature")
+)
 
 // readBundle reads the bundle of a manifest.
 func (s *Signature) readBundle(ctx context.Context, images oci.Store, described v1.Descriptor) error {
@@ -93,7 +96,7 @@ func (s *Signature) readBundle(ctx context.Context, images oci.Store, described 
 	}
 	kind := types.MediaType(cmp.Or(manifest.ArtifactType, string(manifest.Config.MediaType)))
 	if kind != bundleType || len(manifest.Layers) != 1 || manifest.Layers[0].MediaType != bundleType {
-		return errOther
+		return errNoBundle
 	}
 	text, err := readBlob(ctx, images, manifest.Layers[0], maxBundle)
 	if err != nil {
@@ -128,7 +131,7 @@ func (s *Signature) parseBundle(text []byte) error {
 			return errors.New("its content is not an in-toto statement, version 1")
 		}
 		if stated.PredicateType != predicateType {
-			return errOther
+			return errAttestation
 		}
 	}
 	if parsed.Material.PublicKey == nil {

@@ -73,7 +73,7 @@ func ParsePublicKeys(text []byte) ([]PublicKey, error) {
 	switch {
 	case len(keys) == 0:
 		return nil, errors.New(`it has no valid block "-----BEGIN PUBLIC KEY-----"`)
-	case bytes.Count(text, []byte("-----BEGIN ")) > len(keys):
+	case bytes.Count(text, []byte("-----BEGIN ")) > len(keys), bytes.Count(text, []byte("-----END ")) > len(keys):
 		return nil, errors.New("one of its blocks is damaged")
 	}
 	return keys, nil

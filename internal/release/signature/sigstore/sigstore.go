@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -27,6 +28,9 @@ type Format string
 const (
 	Attachment Format = "cosign" // a layer of the image with the tag sha256-DIGEST.sig
 	Bundle     Format = "bundle" // a manifest with the image as its subject
+
+	// Attestation is the format of other bundles, such as of provenance. They are no signatures.
+	Attestation Format = "attestation"
 )
 
 const (
@@ -53,13 +57,19 @@ type Signature struct {
 	Claim  simplesigning.Claim // unverified, and perhaps about another image
 	Err    error               // why the signature can't be read
 
+	IsUnread bool // the registry did not send it, so that nodes read no attachment at all
+
 	signed    []byte // nil if only its digest is signed
 	signature []byte
 }
 
 // Find returns the signatures of an image. It returns those that it could read with an error if the registry fails, or
 // if there are too many.
-func Find(ctx context.Context, images oci.Store, digest v1.Hash) ([]Signature, error) {
+func Find(ctx context.Context, images oci.Store, image string) ([]Signature, error) {
+	digest, err := v1.NewHash(image)
+	if err != nil {
+		return nil, err
+	}
 	attached, err := findAttachments(ctx, images, digest)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", attachmentTag(digest), err)
@@ -85,6 +95,7 @@ func findAttachments(ctx context.Context, images oci.Store, digest v1.Hash) ([]S
 		}
 		signature := Signature{Format: Attachment, Name: fmt.Sprintf("cosign signature %d", i+1)}
 		signature.signed, err = readBlob(ctx, images, layer, maxText)
+		signature.IsUnread = err != nil
 		if err == nil {
 			signature.signature, err = base64.StdEncoding.DecodeString(layer.Annotations[signatureAnnotation])
 		}
@@ -105,6 +116,9 @@ func attachmentManifest(ctx context.Context, images oci.Store, digest v1.Hash) (
 	described, err := images.Resolve(ctx, attachmentTag(digest))
 	if errors.Is(err, oci.ErrNotFound) {
 		return manifest, nil
+	}
+	if err == nil && described.MediaType.IsIndex() {
+		err = errors.New("it is an index instead of an image with signatures")
 	}
 	if err == nil {
 		err = readManifest(ctx, images, described, &manifest)
@@ -139,39 +153,34 @@ func findBundles(ctx context.Context, images oci.Store, digest v1.Hash) ([]Signa
 	read := 0
 	for _, described := range referrers {
 		// some registries list the type of the config instead
-		kind := described.ArtifactType
-		predicate := described.Annotations[predicateAnnotation]
-		if kind != "" && kind != string(bundleType) && kind != string(emptyType) ||
-			predicate != "" && predicate != predicateType {
+		if !slices.Contains([]string{"", string(bundleType), string(emptyType)}, described.ArtifactType) {
 			continue
 		}
-		if read++; read > maxSignatures {
-			return nil, fmt.Errorf("there are more than %d, which is the limit", maxSignatures)
+		signature := Signature{Format: Bundle, Name: "bundle " + described.Digest.String(), Err: errAttestation}
+		if predicate := described.Annotations[predicateAnnotation]; predicate == "" || predicate == predicateType {
+			if read++; read > maxSignatures {
+				return found, fmt.Errorf("there are more than %d, which is the limit", maxSignatures)
+			}
+			signature.Err = signature.readBundle(ctx, images, described)
 		}
-		signature := Signature{Format: Bundle, Name: "bundle " + described.Digest.String()}
-		signature.Err = signature.readBundle(ctx, images, described)
-		if !errors.Is(signature.Err, errOther) {
+		if errors.Is(signature.Err, errAttestation) {
+			signature.Format = Attestation
+		}
+		if !errors.Is(signature.Err, errNoBundle) {
 			found = append(found, signature)
 		}
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return found, ctx.Err()
 		}
 	}
 	return found, nil
 }
 
-// A Verification is the result of a signature that a key has made for an image.
-type Verification struct {
-	Claim simplesigning.Claim
-	// IsCommon reports whether cosign, podman and CRI-O verify the signature without further settings: it is made with
-	// SHA-256 or plain Ed25519.
-	IsCommon bool
-}
-
-// Verify verifies that one of the keys has signed an image. Name is the keys', for messages.
-func (s *Signature) Verify(digest, name string, keys []PublicKey) (Verification, error) {
+// Verify verifies that one of the keys has signed an image. Name is the keys', for messages. It reports whether cosign,
+// podman and CRI-O verify the signature without further settings: it is made with SHA-256 or plain Ed25519.
+func (s *Signature) Verify(digest, name string, keys []PublicKey) (isCommon bool, err error) {
 	if s.Err != nil {
-		return Verification{}, s.Err
+		return false, s.Err
 	}
 	isKnown := false
 	for _, key := range keys {
@@ -179,18 +188,18 @@ func (s *Signature) Verify(digest, name string, keys []PublicKey) (Verification,
 		isSigned, isCommon := s.isSignedBy(key)
 		switch {
 		case isSigned && s.Claim.Digest != digest:
-			return Verification{}, fmt.Errorf("it is for another image, %.71s", s.Claim.Digest)
+			return false, fmt.Errorf("it is for another image, %.71s", s.Claim.Digest)
 		case isSigned:
-			return Verification{s.Claim, isCommon}, nil
+			return isCommon, nil
 		}
 	}
 	switch {
 	case isKnown:
-		return Verification{}, fmt.Errorf("it is forged or damaged: the signature by key %s does not fit its content",
+		return false, fmt.Errorf("it is forged or damaged: the signature by key %s does not fit its content",
 			s.Hint)
 	case s.Hint != "":
-		return Verification{}, fmt.Errorf("key %.64s, which created it, is not in %s", s.Hint, name)
+		return false, fmt.Errorf("key %.64s, which created it, is not in %s", s.Hint, name)
 	default:
-		return Verification{}, fmt.Errorf("it is not signed by a key of %s, or damaged", name)
+		return false, fmt.Errorf("it is not signed by a key of %s, or damaged", name)
 	}
 }

@@ -2,6 +2,7 @@ package sigstore_test
 
 import (
 	"bytes"
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -133,7 +134,7 @@ func (r *repository) find() []sigstore.Signature {
 	if only.Digest != r.image.Digest {
 		r.t.Errorf("the image is %s", only.Digest)
 	}
-	found, err := sigstore.Find(r.t.Context(), store, r.image.Digest)
+	found, err := sigstore.Find(r.t.Context(), store, r.image.Digest.String())
 	must(r.t, err)
 	return found
 }
@@ -227,12 +228,12 @@ func TestKeys(t *testing.T) {
 					t.Fatalf("found %+v", found)
 				}
 				for _, signature := range found {
-					verified, err := signature.Verify(r.image.Digest.String(), "cosign.pub", pair.keys(t, stranger))
+					isCommon, err := signature.Verify(r.image.Digest.String(), "cosign.pub", pair.keys(t, stranger))
 					must(t, err)
-					claim := verified.Claim
-					if !verified.IsCommon || claim.Reference != r.name+":1.4.0" ||
+					claim := signature.Claim
+					if !isCommon || claim.Reference != r.name+":1.4.0" ||
 						time.Since(claim.Time) > time.Minute {
-						t.Errorf("%s: got %+v", signature.Format, verified)
+						t.Errorf("%s: got %+v", signature.Format, claim)
 					}
 					if _, err := signature.Verify(r.image.Digest.String(), "cosign.pub",
 						stranger.keys(t)); err == nil ||
@@ -265,6 +266,63 @@ func TestSignaturesOfSeveralKeysStay(t *testing.T) {
 		if _, err := found[i].Verify(r.image.Digest.String(), "", pair.keys(t)); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A slowTarget has another signer write to the tag while this one does.
+type slowTarget struct {
+	oci.Target
+	meanwhile func()
+}
+
+// PutManifest implements oci.Target.
+func (s *slowTarget) PutManifest(ctx context.Context, described v1.Descriptor, raw []byte, tag string) error {
+	if err := s.Target.PutManifest(ctx, described, raw, tag); err != nil || s.meanwhile == nil {
+		return err
+	}
+	meanwhile := s.meanwhile
+	s.meanwhile = nil
+	meanwhile()
+	return nil
+}
+
+// TestSignersAtTheSameTime keep the signature of each other.
+func TestSignersAtTheSameTime(t *testing.T) {
+	r := newRepository(t, withReferrers)
+	tag := strings.Replace(r.image.Digest.String(), ":", "-", 1) + ".sig"
+	first, second := newPair(t, newECDSA(t, elliptic.P256())), newPair(t, newECDSA(t, elliptic.P256()))
+	must(t, second.key(t).Attach(t.Context(), r, r.claim()))
+	before, err := r.Resolve(t.Context(), tag)
+	must(t, err)
+	raw, err := r.Manifest(t.Context(), before)
+	must(t, err)
+	must(t, first.key(t).Attach(t.Context(), &slowTarget{r, func() {
+		must(t, r.PutManifest(t.Context(), before, raw, tag))
+	}}, r.claim()))
+	if found := r.find(); len(found) != 2 {
+		t.Errorf("found %d signatures", len(found))
+	}
+}
+
+// TestSigningBesideOthers: what can't be read is kept, and no index is overwritten.
+func TestSigningBesideOthers(t *testing.T) {
+	r := newRepository(t, withReferrers)
+	tag := strings.Replace(r.image.Digest.String(), ":", "-", 1) + ".sig"
+	key := newPair(t, newECDSA(t, elliptic.P256())).key(t)
+	missing := v1.Descriptor{MediaType: "text/plain", Size: 1 << 20, Digest: r.image.Digest}
+	r.putManifest(v1.Manifest{Layers: []v1.Descriptor{missing}}, tag)
+	must(t, key.Attach(t.Context(), r, r.claim()))
+	described, err := r.Resolve(t.Context(), tag)
+	must(t, err)
+	raw, err := r.Manifest(t.Context(), described)
+	must(t, err)
+	if found := r.find(); len(found) != 1 || !strings.Contains(string(raw), "text/plain") {
+		t.Errorf("found %+v in %s", found, raw)
+	}
+	r.putJSON(types.OCIImageIndex, v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}, tag)
+	err = key.Attach(t.Context(), r, r.claim())
+	if err == nil || !strings.Contains(err.Error(), tag+": it is an index") {
+		t.Errorf("got error %v", err)
 	}
 }
 
@@ -305,7 +363,8 @@ func TestPublicKeysThatAreRefused(t *testing.T) {
 	key := newPair(t, newECDSA(t, elliptic.P256()))
 	for text, want := range map[string]string{
 		"": `it has no valid block "-----BEGIN PUBLIC KEY-----"`,
-		key.public + strings.Replace(key.public, "\nM", "\n*", 1): "one of its blocks is damaged",
+		key.public + strings.Replace(key.public, "\nM", "\n*", 1):              "one of its blocks is damaged",
+		key.public + strings.Replace(key.public, "-----BEGIN", "----BEGIN", 1): "one of its blocks is damaged",
 		key.private: `it has a block "PRIVATE KEY"`,
 	} {
 		if _, err := sigstore.ParsePublicKeys([]byte(text)); err == nil || err.Error() != want {
@@ -487,7 +546,7 @@ func TestTooManySignatures(t *testing.T) {
 	}
 	tag := strings.Replace(r.image.Digest.String(), ":", "-", 1) + ".sig"
 	r.putManifest(v1.Manifest{Layers: layers}, tag)
-	_, err := sigstore.Find(t.Context(), r, r.image.Digest)
+	_, err := sigstore.Find(t.Context(), r, r.image.Digest.String())
 	if want := tag + ": it has more than 50 signatures, which is the limit"; err == nil || err.Error() != want {
 		t.Errorf("got error %v, want %s", err, want)
 	}
@@ -498,9 +557,19 @@ func TestTooManySignatures(t *testing.T) {
 	for i := range 51 {
 		r.putBundle(fmt.Sprint(i))
 	}
-	_, err = sigstore.Find(t.Context(), r, r.image.Digest)
-	if want := "bundles: there are more than 50, which is the limit"; err == nil || err.Error() != want {
-		t.Errorf("got error %v, want %s", err, want)
+	found, err := sigstore.Find(t.Context(), r, r.image.Digest.String())
+	if want := "bundles: there are more than 50, which is the limit"; err == nil || err.Error() != want ||
+		len(found) != 50 {
+		t.Errorf("got %d and error %v, want %s", len(found), err, want)
+	}
+	r = newRepository(t, withReferrers)
+	for i := range 50 {
+		r.putBundle(fmt.Sprint(i))
+	}
+	key := newPair(t, newECDSA(t, elliptic.P256())).key(t)
+	if err := key.AddBundle(t.Context(), r, r.image, r.claim()); err == nil ||
+		!strings.Contains(err.Error(), "the image has 50 bundles already, which is the limit") {
+		t.Errorf("got error %v", err)
 	}
 }
 
@@ -510,7 +579,11 @@ func TestAttestationsAreNoSignatures(t *testing.T) {
 	r.putBundle(`{"mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json", "verificationMaterial": {"publicKey": ` +
 		`{"hint": "x"}}, "dsseEnvelope": {"payloadType": "application/vnd.in-toto+json", "signatures": [{"sig": "AAAA"}], ` +
 		`"payload": "eyJfdHlwZSI6Imh0dHBzOi8vaW4tdG90by5pby9TdGF0ZW1lbnQvdjEiLCJwcmVkaWNhdGVUeXBlIjoiaHR0cHM6Ly9zbHNhLmRldi9wcm92ZW5hbmNlL3YxIn0="}}`)
-	if found := r.find(); len(found) != 0 {
-		t.Errorf("found %+v", found)
+	found := r.find()
+	if len(found) != 1 || found[0].Format != sigstore.Attestation {
+		t.Fatalf("found %+v", found)
+	}
+	if _, err := found[0].Verify(r.image.Digest.String(), "", nil); err == nil {
+		t.Error("verified")
 	}
 }

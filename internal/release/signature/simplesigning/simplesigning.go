@@ -7,11 +7,12 @@
 package simplesigning
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
 	"time"
+
+	kjson "sigs.k8s.io/json"
 )
 
 // A Type is the type of a text. Consumers of one type refuse the other.
@@ -28,6 +29,8 @@ type Claim struct {
 	Digest    string    // digest of the image
 	Reference string    // the image's name, with a tag or digest; empty in bundles that name none
 	Time      time.Time // when the image was signed; zero if the claim has no time
+
+	LacksOptional bool // the text lacks the optional part, which podman and CRI-O need
 }
 
 // A text is the signed JSON.
@@ -52,52 +55,49 @@ type image struct {
 
 // The optional part has further fields in texts of cosign, whose users add annotations.
 type optional struct {
-	Creator   string  `json:"creator,omitempty"`
-	Timestamp float64 `json:"timestamp,omitempty"`
+	Creator   string `json:"creator,omitempty"`
+	Timestamp int64  `json:"timestamp,omitempty"`
 }
 
-// Parse returns the claim of a text of a type.
+// Parse returns the claim of a text of a type. It is as strict as podman and CRI-O: other consumers might read another
+// claim from a text whose keys are there twice, or differ in their case.
 func Parse(content []byte, kind Type) (Claim, error) {
 	var parsed text
 	var more optional
-	err := decode(content, &parsed, true)
-	if err == nil && parsed.Optional != nil {
-		err = decode(parsed.Optional, &more, kind == OpenPGP)
-	}
-	if err != nil || parsed.Critical.Type != kind || parsed.Critical.Identity.Reference == "" {
+	isStrict := decode(content, &parsed, true) &&
+		(parsed.Optional == nil || decode(parsed.Optional, &more, kind == OpenPGP))
+	if !isStrict || parsed.Critical.Type != kind || parsed.Critical.Identity.Reference == "" {
 		return Claim{}, fmt.Errorf("its content is not an %q with an image and an identity", kind)
 	}
 	return Claim{
-		Digest:    parsed.Critical.Image.Digest,
-		Reference: parsed.Critical.Identity.Reference,
-		Time:      TimeOf(more.Timestamp),
+		Digest:        parsed.Critical.Image.Digest,
+		Reference:     parsed.Critical.Identity.Reference,
+		Time:          TimeOf(more.Timestamp),
+		LacksOptional: parsed.Optional == nil || kind == OpenPGP && string(parsed.Optional) == "null",
 	}, nil
 }
 
-func decode(content []byte, value any, isStrict bool) error {
-	decoder := json.NewDecoder(bytes.NewReader(content))
-	if isStrict {
-		decoder.DisallowUnknownFields()
+// decode reads one JSON object, and reports whether each of its keys is there once, and if it is closed, known.
+func decode(content []byte, value any, isClosed bool) bool {
+	options := []kjson.StrictOption{kjson.DisallowDuplicateFields}
+	if isClosed {
+		options = append(options, kjson.DisallowUnknownFields)
 	}
-	return decoder.Decode(value)
+	problems, err := kjson.UnmarshalStrict(content, value, options...)
+	return err == nil && len(problems) == 0
 }
 
 // TimeOf returns the time of a timestamp, which is in seconds since 1970; zero for 0, and for other numbers without a
 // time.
-func TimeOf(timestamp float64) time.Time {
+func TimeOf(timestamp int64) time.Time {
 	if timestamp <= 0 || timestamp > math.MaxUint32 {
 		return time.Time{}
 	}
-	return time.Unix(int64(timestamp), 0).UTC()
+	return time.Unix(timestamp, 0).UTC()
 }
 
 // Timestamp returns the timestamp of the claim; 0 if it has no time.
-func (c Claim) Timestamp() float64 {
-	if c.Time.IsZero() {
-		return 0
-	}
-	return float64(c.Time.Unix())
-}
+func (c Claim) Timestamp() int64 { return max(0, c.Time.Unix()) }
 
 // Text returns the text of a type that claims c.
 func (c Claim) Text(kind Type) []byte {
