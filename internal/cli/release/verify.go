@@ -39,7 +39,7 @@ type verifyFlags struct {
 	openpgpFrom []string
 	policy      string
 	consumers   []string
-	insecure    bool
+	source      source.Options
 	format      core.Output
 }
 
@@ -81,7 +81,8 @@ func newVerify(streams core.Streams) *cobra.Command {
 	flags.StringVar(&f.policy, "policy", "", "the SOURCE of the release whose policy IMAGE has to satisfy")
 	flags.StringSliceVar(&f.consumers, "consumer", nil, "fail unless these accept the image: "+
 		core.Join(signature.Consumers))
-	flags.BoolVar(&f.insecure, "insecure", false, core.InsecureUsage)
+	flags.BoolVar(&f.source.Insecure, "insecure", false, core.InsecureUsage)
+	flags.Var(&f.source.Mirrors, "image-mirror", core.MirrorUsage)
 	return command
 }
 
@@ -91,7 +92,7 @@ func (f *verifyFlags) run(ctx context.Context, ref string, streams core.Streams)
 			return core.Misusef("--consumer %s: use one of %s", consumer, core.Join(signature.Consumers))
 		}
 	}
-	location, err := oci.Parse(ref, f.insecure)
+	location, err := oci.Parse(ref, f.source.Insecure)
 	if err != nil {
 		return core.Misusef("%s: %w", ref, err)
 	}
@@ -99,10 +100,15 @@ func (f *verifyFlags) run(ctx context.Context, ref string, streams core.Streams)
 	if err != nil {
 		return core.ReadError(ctx, err)
 	}
+	mirrors := &source.Repositories{Options: f.source}
 	from := signature.Stores{Images: []signature.Images{{
 		Name: ref,
-		Open: func(ctx context.Context) (oci.Store, error) {
-			return oci.Open(ctx, location, oci.Options{Insecure: f.insecure})
+		Open: func(ctx context.Context) (store oci.Store, err error) {
+			if location.IsRegistry() {
+				store, _, err = mirrors.Find(ctx, ref)
+				return store, err
+			}
+			return oci.Open(ctx, location, oci.Options{})
 		},
 	}}}
 	for _, place := range f.openpgpFrom {
@@ -155,7 +161,7 @@ func (f *verifyFlags) readPolicy(ctx context.Context) (*signature.Policy, error)
 	case f.policy != "" && len(files) > 0:
 		return nil, errors.New("--policy has its own keys: leave out --key and --openpgp-key")
 	case f.policy != "":
-		read, _, err := loader.Load(ctx, f.policy, loader.Options{Source: source.Options{Insecure: f.insecure}})
+		read, _, err := loader.Load(ctx, f.policy, loader.Options{Source: f.source})
 		if err != nil {
 			return nil, err
 		}
