@@ -252,6 +252,21 @@ func TestPlaceholdersOfImagesAndVersions(t *testing.T) {
 	}
 }
 
+// TestImagesWithoutPlaceholders are those of the release, whose build has put its images into its own manifests only.
+func TestImagesWithoutPlaceholders(t *testing.T) {
+	b := buildInto(t, map[string]string{
+		"release-manifests/release-metadata": `{"kind":"cincinnati-metadata-v0","version":"1.4.0"}`,
+		"release-manifests/image-references": strings.Replace(references("1.4.0",
+			"web=registry.example/web@sha256:aaaa"),
+			`"name":"1.4.0"`, `"name":"1.4.0","creationTimestamp":"2026-01-01T00:00:00Z"`, 1),
+	}, map[string]string{"01.yaml": "image: registry.example/web:1.5.0\nversion: 0.0.1-snapshot\n"}, "web")
+	text, err := fs.ReadFile(b.FS, "release-manifests/0000_50_web_01.yaml")
+	want := "image: registry.example/web@sha256:aaaa\nversion: 1.4.0\n"
+	if diff := cmp.Diff(want, string(text)); diff != "" || err != nil || len(b.Problems) > 0 {
+		t.Error(diff, err, b.Problems)
+	}
+}
+
 func TestAnotherVersionIsBuilt(t *testing.T) {
 	release := map[string]string{
 		"release-manifests/release-metadata":    `{"kind":"cincinnati-metadata-v0","version":"1.4.0","previous":["1.3.0"]}`,
