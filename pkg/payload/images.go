@@ -40,10 +40,14 @@ func newSubstitution(targets map[string]string) *substitution {
 // fewHosts is the number of hosts up to which a text is searched for them first.
 const fewHosts = 10
 
+// mayChange returns false for most texts without images of the release, quickly.
+func (s *substitution) mayChange(text []byte) bool {
+	return slices.ContainsFunc(s.hosts, func(host []byte) bool { return bytes.Contains(text, host) })
+}
+
 // apply replaces the images in a text.
 func (s *substitution) apply(text []byte) ([]byte, error) {
-	if s == nil || len(s.hosts) <= fewHosts &&
-		!slices.ContainsFunc(s.hosts, func(host []byte) bool { return bytes.Contains(text, host) }) {
+	if s == nil || len(s.hosts) <= fewHosts && !s.mayChange(text) {
 		return text, nil
 	}
 	var out []byte

@@ -1,6 +1,7 @@
 package payload
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -198,6 +199,11 @@ var versionPlaceholder = regexp.MustCompile(`(\W|^)0\.0\.1-snapshot(?:-([a-z0-9-
 func UnknownPart(part string) string {
 	return fmt.Sprintf("0.0.1-snapshot-%s stands for the version of %q, which the release does not declare, or "+
 		"declares twice", part, part)
+}
+
+// MayChange returns false for most texts that have neither images nor versions, escaped or not. It is quick.
+func (r *Rewriting) MayChange(text []byte) bool {
+	return r.images.mayChange(text) || bytes.Contains(text, []byte("0.0.1-snapshot"))
 }
 
 // Apply rewrites a text. Unknown are the parts in it whose versions are unknown. It fails

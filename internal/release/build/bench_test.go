@@ -12,6 +12,8 @@ import (
 
 var anImage = regexp.MustCompile(`(?m)^(\s*(?:- )?image: *)["']?([^\s"'@{]+?/[^\s"'@]+?)(?::[\w.-]+)?["']?$`)
 
+var aPart = regexp.MustCompile(`0\.0\.1-snapshot-[a-z0-9-]+`)
+
 // BenchmarkBuild builds the manifests of a real release as one component, whose images get digests. The limit of a
 // build is 2 s.
 func BenchmarkBuild(b *testing.B) {
@@ -31,6 +33,7 @@ func BenchmarkBuild(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+		text = aPart.ReplaceAll(text, []byte("1.0.0")) // its release declares them
 		pinned := anImage.ReplaceAllString(string(text), "$1$2@sha256:"+strings.Repeat("a", 64))
 		texts["all/"+filepath.Base(file)] = strings.ReplaceAll(pinned, "image: openshift/",
 			"image: docker.io/openshift/")

@@ -86,15 +86,10 @@ func (b *builder) rewritingFor(read *componentFiles, whole *payload.References) 
 
 // rewrite replaces images and versions in the values of a manifest. Its comments and keys stay as they are.
 func rewrite(rewriting *payload.Rewriting, file string, text []byte) ([]byte, []error) {
-	whole, unknown, err := rewriting.Apply(text)
-	isUnchanged := err == nil && len(unknown) == 0 && bytes.Equal(whole, text)
-	if isUnchanged && !bytes.Contains(text, []byte(`\`)) {
+	if !rewriting.MayChange(text) {
 		return text, nil
 	}
 	values, err := yamltext.Values(text)
-	if err != nil && isUnchanged {
-		return text, nil // the reader of the release reports what is wrong
-	}
 	var syntax *yamltext.TextError
 	if errors.As(err, &syntax) {
 		return nil, []error{problemAt(file, syntax.Line, syntax.Column, "%s", syntax.Message)}
