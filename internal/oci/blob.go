@@ -18,7 +18,6 @@ type blobReader struct {
 	cancel    context.CancelFunc
 	described v1.Descriptor
 	offset    int64
-	progress  int64 // bytes since the last failure
 	attempts  retrier
 
 	mu      sync.Mutex    // uploads by HTTP/2 close a reader while it reads
@@ -27,7 +26,8 @@ type blobReader struct {
 
 // Blob implements Store. When the connection drops or stalls, the reader continues on another one.
 func (r *registryStore) Blob(ctx context.Context, described v1.Descriptor, offset int64) (io.ReadCloser, error) {
-	b := &blobReader{store: r, described: described, offset: offset, attempts: retrier{limit: r.attempts.Load()}}
+	b := &blobReader{store: r, described: described, offset: offset}
+	b.attempts = retrier{limit: r.attempts.Load(), furthest: offset}
 	b.ctx, b.cancel = context.WithCancel(ctx)
 	if err := retry(ctx, r.attempts.Load(), b.open); err != nil {
 		b.cancel()
@@ -79,17 +79,14 @@ func (b *blobReader) open() error {
 func (b *blobReader) Read(p []byte) (int, error) {
 	for {
 		n, err := b.readOnce(p)
-		b.offset, b.progress = b.offset+int64(n), b.progress+int64(n)
+		b.offset += int64(n)
 		switch {
 		case n > 0, err == nil:
 			return n, nil
 		case err == io.EOF:
 			return 0, err
 		}
-		if b.progress >= minProgress {
-			b.attempts.failures = 0
-		}
-		b.progress = 0
+		b.attempts.reach(b.offset)
 		_ = b.drop() // of a connection that has failed
 		if err := b.attempts.pause(b.ctx, err); err != nil {
 			return 0, err

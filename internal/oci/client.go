@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -69,23 +68,6 @@ func (c *client) logout(expired *http.Client) {
 	if c.loggedIn == expired {
 		c.loggedIn = nil
 	}
-}
-
-// addScope adds a right to the next login.
-func (c *client) addScope(scope string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !slices.Contains(c.scopes, scope) {
-		c.scopes, c.loggedIn = append(c.scopes, scope), nil
-	}
-}
-
-// dropScope removes a right that was added.
-func (c *client) dropScope(scope string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.scopes = slices.DeleteFunc(slices.Clone(c.scopes), func(other string) bool { return other == scope })
-	c.loggedIn = nil
 }
 
 // address returns the URL of something in the repository.

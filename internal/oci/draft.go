@@ -69,43 +69,40 @@ func entryKey(entry v1.Descriptor) string {
 func (d *draft) add(entry v1.Descriptor) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.added = append(slices.DeleteFunc(d.added, func(old v1.Descriptor) bool {
-		return entryKey(old) == entryKey(entry)
-	}), entry)
-	d.images = nil
+	d.added, d.images = append(d.added, entry), nil
 }
 
 // merge returns the entries of the index with those that were added.
 func (d *draft) merge() []v1.Descriptor {
-	replaced := map[string]bool{}
-	for _, entry := range d.added {
-		replaced[entryKey(entry)] = true
+	last := map[string]int{}
+	for i, entry := range d.added {
+		last[entryKey(entry)] = i
 	}
 	images := slices.DeleteFunc(slices.Clone(d.index.Manifests), func(old v1.Descriptor) bool {
-		return replaced[entryKey(old)]
+		_, isReplaced := last[entryKey(old)]
+		return isReplaced
 	})
-	return append(images, d.added...)
+	for i, entry := range d.added {
+		if last[entryKey(entry)] == i {
+			images = append(images, entry)
+		}
+	}
+	return images
 }
 
-// referrer returns an image of a layout as a referrer, or nil if it has no subject.
-func (d *draft) referrer(ctx context.Context, layout *Layout, image v1.Descriptor) (*referrer, error) {
+// referrer returns an image of a layout as a referrer, or nil if it has no subject or can't be read.
+func (d *draft) referrer(ctx context.Context, layout *Layout, image v1.Descriptor) *referrer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if known, isKnown := d.referrers[image.Digest]; isKnown {
-		return known, nil
+		return known
 	}
 	raw, err := layout.Manifest(ctx, image)
-	if errors.Is(err, ErrNotFound) {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, err
+		return nil
 	}
-	found, err := asReferrer(image, raw)
-	if err == nil {
-		d.referrers[image.Digest] = found
-	}
-	return found, err
+	d.referrers[image.Digest], _ = asReferrer(image, raw)
+	return d.referrers[image.Digest]
 }
 
 // HasBlob implements Target. A blob with another content than its digest says is written again.

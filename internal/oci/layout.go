@@ -96,9 +96,8 @@ func (l *Layout) Resolve(ctx context.Context, identifier string) (v1.Descriptor,
 	}
 	if identifier == "" && len(distinctDigests(images)) > 1 {
 		images = slices.DeleteFunc(slices.Clone(images), func(d v1.Descriptor) bool {
-			found, err := l.draft.referrer(ctx, l, d)
-			isReferrer := err == nil && found != nil // a signature, for example
-			return isReferrer || relatedTag.MatchString(d.Annotations[refName])
+			// a signature, for example
+			return l.draft.referrer(ctx, l, d) != nil || relatedTag.MatchString(d.Annotations[refName])
 		})
 	}
 	if l.repository == "" {
@@ -238,12 +237,9 @@ func (l *Layout) Referrers(ctx context.Context, digest v1.Hash) ([]v1.Descriptor
 	}
 	var referrers []v1.Descriptor
 	for _, described := range images {
-		found, err := l.draft.referrer(ctx, l, described)
-		if err != nil || found == nil { // a broken entry is no referrer of this image
-			continue
-		}
+		found := l.draft.referrer(ctx, l, described)
 		isKnown := slices.ContainsFunc(referrers, func(d v1.Descriptor) bool { return d.Digest == described.Digest })
-		if found.subject == digest && !isKnown {
+		if found != nil && found.subject == digest && !isKnown {
 			referrers = append(referrers, found.described)
 		}
 	}

@@ -44,14 +44,10 @@ func (r ReaderFunc) Read(p []byte) (int, error) { return r(p) }
 
 // InBytes returns a size with the largest exact unit.
 func InBytes(n int64) string {
-	switch {
-	case n >= gib && n%gib == 0:
-		return fmt.Sprintf("%d GiB", n/gib)
-	case n >= mib && n%mib == 0:
-		return fmt.Sprintf("%d MiB", n/mib)
-	case n >= kib && n%kib == 0:
-		return fmt.Sprintf("%d KiB", n/kib)
-	default:
-		return fmt.Sprintf("%d bytes", n)
+	for i, unit := range []string{"GiB", "MiB", "KiB"} {
+		if size := int64(gib) >> (10 * i); n >= size && n%size == 0 {
+			return fmt.Sprintf("%d %s", n/size, unit)
+		}
 	}
+	return fmt.Sprintf("%d bytes", n)
 }

@@ -23,9 +23,9 @@ import (
 // A registryStore is one repository of a registry.
 type registryStore struct {
 	*client
-	resolved    atomic.Pointer[resolvedManifest]
-	fallback    sync.Mutex // for changes of referrers' tags
-	neverMounts sync.Map   // repositories from which the registry doesn't take over blobs
+	resolved atomic.Pointer[resolvedManifest]
+	fallback sync.Mutex // for changes of referrers' tags
+	mounters sync.Map   // clients with the right to read another repository; nil for one that is not mounted from
 }
 
 // A resolvedManifest is the manifest that was resolved last: most callers read it next.

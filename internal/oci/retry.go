@@ -38,8 +38,18 @@ type temporaryError struct {
 func (t *temporaryError) Error() string { return t.err.Error() }
 func (t *temporaryError) Unwrap() error { return t.err }
 
-// A retrier counts failed attempts. After progress, a new one begins.
-type retrier struct{ failures, limit int32 }
+// A retrier counts failed attempts since the last progress.
+type retrier struct {
+	failures, limit int32
+	furthest        int64 // offset: whoever loses what it had makes no progress by getting it again
+}
+
+// reach begins to count anew after progress.
+func (r *retrier) reach(offset int64) {
+	if offset-r.furthest >= minProgress {
+		r.furthest, r.failures = offset, 0
+	}
+}
 
 // pause returns nil after a pause if there should be another attempt, and the error of the last one otherwise, which is
 // no longer marked as temporary: callers do not begin again.

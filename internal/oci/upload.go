@@ -37,17 +37,17 @@ func (r *registryStore) Mount(ctx context.Context, described v1.Descriptor, from
 	if !isRegistry || source.repo.RegistryStr() != r.repo.RegistryStr() || source.repo == r.repo {
 		return false, nil
 	}
-	if _, isKnown := r.neverMounts.Load(source.repo); isKnown {
+	mounter := &client{repo: r.repo, base: r.base, scopes: slices.Concat(source.scopes, r.scopes)}
+	mounter.attempts.Store(maxAttempts)
+	known, _ := r.mounters.LoadOrStore(source.repo, mounter)
+	if mounter = known.(*client); mounter == nil {
 		return false, nil
 	}
-	scope := source.repo.Scope(transport.PullScope)
-	r.addScope(scope)
 	question := url.Values{"mount": {described.Digest.String()}, "from": {source.repo.RepositoryStr()}}
 	address := r.address("blobs/uploads/?%s", question.Encode())
-	response, err := r.ask(ctx, http.MethodPost, address, http.StatusCreated, http.StatusAccepted)
+	response, err := mounter.ask(ctx, http.MethodPost, address, http.StatusCreated, http.StatusAccepted)
 	if err != nil {
-		r.neverMounts.Store(source.repo, true)
-		r.dropScope(scope) // who lacks that right may get none at all
+		r.mounters.Store(source.repo, (*client)(nil))
 		return false, ctx.Err()
 	}
 	return response.StatusCode == http.StatusCreated, nil // otherwise, an upload has begun, which is not used
@@ -69,7 +69,6 @@ func (r *registryStore) PutBlob(ctx context.Context, described v1.Descriptor,
 	open func(offset int64) (io.ReadCloser, error)) error {
 	u := &upload{registryStore: r, described: described, open: open}
 	attempts := retrier{limit: maxPatient}
-	furthest := int64(0) // a registry that loses uploads makes no progress
 	for begin := true; ; begin = false {
 		err := u.begin(ctx, begin)
 		if err == nil && u.location != nil {
@@ -78,9 +77,7 @@ func (r *registryStore) PutBlob(ctx context.Context, described v1.Descriptor,
 		if err == nil {
 			return nil
 		}
-		if u.offset-furthest >= minProgress {
-			furthest, attempts = u.offset, retrier{limit: maxPatient}
-		}
+		attempts.reach(u.offset)
 		if err := attempts.pause(ctx, err); err != nil {
 			return err
 		}
