@@ -137,10 +137,11 @@ func (n *newArchive) needed(index []byte) ([]string, error) {
 			Config    v1.Descriptor   `json:"config"`
 			Subject   v1.Descriptor   `json:"subject"`
 			Layers    []v1.Descriptor `json:"layers"`
+			Blobs     []v1.Descriptor `json:"blobs"` // of an artifact
 			Manifests []v1.Descriptor `json:"manifests"`
 		}
 		_ = json.Unmarshal(raw, &parts) // what is no manifest has no parts
-		for _, blob := range append(parts.Layers, parts.Config) {
+		for _, blob := range slices.Concat(parts.Layers, parts.Blobs, []v1.Descriptor{parts.Config}) {
 			name := blobPath(blob.Digest)
 			needed[name] = needed[name]
 		}

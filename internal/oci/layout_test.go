@@ -127,6 +127,26 @@ func TestProcessesWriteToAnArchiveOneAfterTheOther(t *testing.T) {
 	checkImages(t, path, tags...)
 }
 
+// Artifacts name blobs instead of layers.
+func TestAnArchiveKeepsTheBlobsOfArtifacts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tar")
+	layout := create(t, path)
+	blob := []byte("sbom")
+	described := describe(blob, types.OCILayer)
+	must(t, layout.PutBlob(t.Context(), described, from(blob)))
+	raw, err := json.Marshal(map[string]any{"blobs": []v1.Descriptor{described}})
+	must(t, err)
+	const kind = "application/vnd.oci.artifact.manifest.v1+json"
+	must(t, layout.PutManifest(t.Context(), describe(raw, kind), raw, "artifact"))
+	must(t, layout.Commit(t.Context()))
+	put(t, layout, "other", "other")
+	must(t, layout.Commit(t.Context()))
+	if _, err := ReadBlob(t.Context(), layout, described); err != nil {
+		t.Error(err)
+	}
+	must(t, layout.Close())
+}
+
 func TestAnArchiveIsCommittedTwice(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tar")
 	layout := create(t, path)
