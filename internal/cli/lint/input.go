@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/release/signature"
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -44,6 +45,7 @@ func (f *lintFlags) read(ctx context.Context, ref string,
 	} else if input.Payload, input.Problems, err = f.release.Parse(ctx, ref, progress); err != nil {
 		return input, paths, err
 	}
+	input.Problems = append(input.Problems, signature.Problems(input.Payload)...)
 	if f.previous != "" {
 		if input.Previous, err = f.readPrevious(ctx, progress); err != nil {
 			return input, paths, err

@@ -16,6 +16,7 @@ import (
 	lintverb "github.com/runlevel/runlevel/internal/cli/lint"
 	"github.com/runlevel/runlevel/internal/oci"
 	"github.com/runlevel/runlevel/internal/release/build"
+	"github.com/runlevel/runlevel/internal/release/signature"
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -168,7 +169,8 @@ func (f *buildFlags) run(ctx context.Context, path string, streams core.Streams)
 	for _, file := range release.Ignored {
 		fmt.Fprintf(streams.Err, "not in the release, since it is not a manifest: %s\n", printable.Line(file))
 	}
-	input := lint.Input{Payload: release.Payload, Problems: release.Problems}
+	input := lint.Input{Payload: release.Payload,
+		Problems: append(release.Problems, signature.Problems(release.Payload)...)}
 	if err := lintverb.Check(ctx, input, f.isRehearsed, release.SourceOf, streams.Err); err != nil {
 		return err
 	}

@@ -96,6 +96,17 @@ func PolicyOf(release *payload.Payload) (*Policy, error) {
 	return p, nil
 }
 
+// Problems returns why no image could be verified by the policy of a release.
+func Problems(release *payload.Payload) []payload.Problem {
+	_, err := PolicyOf(release)
+	if err == nil {
+		return nil
+	}
+	config := configOf(release)
+	return []payload.Problem{{File: config.Path, Line: config.Line, Document: config.Document, Cause: payload.Malformed,
+		Message: "no cluster could update from this release: " + strings.TrimPrefix(err.Error(), failedPrefix)}}
+}
+
 // configOf returns the first manifest with the annotation. A manifest that an administrator has overridden counts, too:
 // overrides are about who manages the object, not about the requirements of the release.
 func configOf(release *payload.Payload) *payload.Manifest {
