@@ -94,10 +94,6 @@ func findSections(file *os.File) (map[string]section, error) {
 	return inTop, nil
 }
 
-type sectionReader struct{ *io.SectionReader }
-
-func (sectionReader) Close() error { return nil }
-
 func (a *archive) open(name string) (io.ReadSeekCloser, error) {
 	place, isThere := a.sections[name]
 	if !isThere {
@@ -106,7 +102,10 @@ func (a *archive) open(name string) (io.ReadSeekCloser, error) {
 	if place.size < 0 {
 		return nil, errLink
 	}
-	return sectionReader{io.NewSectionReader(a.file, place.offset, place.size)}, nil
+	return struct {
+		io.ReadSeeker
+		io.Closer
+	}{io.NewSectionReader(a.file, place.offset, place.size), io.NopCloser(nil)}, nil
 }
 
 var errReadOnly = errors.New("an archive that was opened for reading can't be written")

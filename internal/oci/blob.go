@@ -66,7 +66,7 @@ func (b *blobReader) open() error {
 	if !isPart {
 		if _, err := io.CopyN(io.Discard, response.Body, b.offset); err != nil {
 			response.Body.Close()
-			return b.store.classify(err)
+			return b.store.classify(err, nil)
 		}
 	}
 	b.mu.Lock()
@@ -108,7 +108,7 @@ func (b *blobReader) readOnce(p []byte) (int, error) {
 	case err == io.EOF:
 		err = io.ErrUnexpectedEOF
 	}
-	return n, b.store.classify(err)
+	return n, b.store.classify(err, nil)
 }
 
 func (b *blobReader) drop() error {

@@ -104,7 +104,7 @@ func (c *client) doOnce(request *http.Request, codes ...int) (*http.Response, er
 	for {
 		loggedIn, isFresh, err := c.login(request.Context())
 		if err != nil {
-			return nil, c.classify(err)
+			return nil, c.classify(err, nil)
 		}
 		response, err := loggedIn.Do(request.Clone(request.Context()))
 		var refused *transport.Error // by the token server
@@ -118,33 +118,25 @@ func (c *client) doOnce(request *http.Request, codes ...int) (*http.Response, er
 			continue
 		}
 		if err != nil {
-			return nil, c.classify(err)
+			return nil, c.classify(err, nil)
 		}
 		c.answered.Store(true)
 		if err := transport.CheckError(response, codes...); err != nil {
 			response.Body.Close()
-			return nil, c.classifyStatus(err, response)
+			return nil, c.classify(err, response.Header)
 		}
 		return response, nil
 	}
 }
 
-// classify explains the error of a request without an answer, and marks it if the next attempt may succeed.
-func (c *client) classify(err error) error {
-	var status *transport.Error // of the login
+// classify explains an error, and marks it if the next attempt may succeed. A header may ask for a pause before that.
+func (c *client) classify(err error, header http.Header) error {
+	var status *transport.Error // also of the login
 	var attempt attemptError
 	explained := explain(c.repo.RegistryStr(), noPart, err)
-	if errors.As(err, &status) && isTemporaryStatus(status.StatusCode) || status == nil && isDropped(err) ||
+	wait, mayWait := retryAfter(header)
+	if errors.As(err, &status) && isTemporaryStatus(status.StatusCode) && mayWait || status == nil && isDropped(err) ||
 		errors.As(err, &attempt) && c.answered.Load() {
-		return &temporaryError{err: explained}
-	}
-	return explained
-}
-
-// classifyStatus explains the error of an answer, and marks it if the next attempt may succeed.
-func (c *client) classifyStatus(err error, response *http.Response) error {
-	explained := explain(c.repo.RegistryStr(), noPart, err)
-	if wait, mayWait := retryAfter(response.Header); mayWait && isTemporaryStatus(response.StatusCode) {
 		return &temporaryError{err: explained, wait: wait}
 	}
 	return explained
@@ -165,7 +157,7 @@ func (c *client) read(ctx context.Context, address, accept string, codes ...int)
 		}
 		defer response.Body.Close()
 		if raw, err = io.ReadAll(response.Body); err != nil {
-			return c.classify(err)
+			return c.classify(err, nil)
 		}
 		if len(raw) > MaxManifest {
 			return SizeError(fmt.Sprintf("%s answers with more than %s, which is the limit", c.repo.RegistryStr(),

@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/hex"
 	"errors"
@@ -78,17 +79,16 @@ func (d *DigestReader) wrongDigest() error {
 
 // CheckManifest compares a manifest that was read with its descriptor.
 func CheckManifest(want v1.Descriptor, raw []byte) error {
-	sum, err := v1.Hasher(want.Digest.Algorithm)
-	if err != nil {
-		return fmt.Errorf("manifest %s: %w", want.Digest, err)
-	}
 	if len(raw) > MaxManifest {
 		return SizeError(fmt.Sprintf("manifest %s has more than %s, which is the limit", want.Digest,
 			InBytes(MaxManifest)))
 	}
-	sum.Write(raw)
-	whole := DigestReader{want: want, sum: sum, size: int64(len(raw))}
-	if err := whole.wrongDigest(); err != nil {
+	want.Size = int64(len(raw)) // some descriptors have none
+	whole, err := NewDigestReader(bytes.NewReader(raw), want)
+	if err == nil {
+		err = whole.Verify()
+	}
+	if err != nil {
 		return fmt.Errorf("manifest %s: %w", want.Digest, err)
 	}
 	return nil

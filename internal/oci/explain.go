@@ -65,7 +65,6 @@ func explainConnection(registry string, err error) string {
 	var (
 		unknownHost *net.DNSError
 		unknown     x509.UnknownAuthorityError
-		otherHost   x509.HostnameError
 		invalid     *tls.CertificateVerificationError
 		onlyHTTP    plainHTTPError
 		unending    limitError
@@ -77,9 +76,8 @@ func explainConnection(registry string, err error) string {
 	case errors.As(err, &unknown):
 		return fmt.Sprintf("the certificate of %s is of an authority that isn't trusted: set SSL_CERT_FILE to that "+
 			"authority's certificate, or use --insecure", registry)
-	case errors.As(err, &otherHost), errors.As(err, &invalid):
-		return fmt.Sprintf("the certificate of %s isn't valid: %v; pass --insecure to accept it", registry,
-			certificateError(err))
+	case errors.As(err, &invalid):
+		return fmt.Sprintf("the certificate of %s isn't valid: %v; pass --insecure to accept it", registry, invalid.Err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Sprintf("nothing answers at %s (connection refused): check its name and port, and that it's running",
 			registry)
@@ -101,14 +99,6 @@ func explainConnection(registry string, err error) string {
 	default:
 		return ""
 	}
-}
-
-func certificateError(err error) error {
-	var invalid *tls.CertificateVerificationError
-	if errors.As(err, &invalid) {
-		return invalid.Err
-	}
-	return withoutURL(err)
 }
 
 // withoutURL removes the requested URL, because the message has the release's name.
