@@ -67,14 +67,18 @@ func (p *Policy) Judge(ctx context.Context, image Image, from Stores) ([]Verdict
 	if len(image.Platforms) > 0 { // a node verifies the image of its platform
 		nodes = nil
 	}
-	for _, digest := range image.Platforms[:min(len(image.Platforms), MaxPlatforms)] {
-		nodes = append(nodes, p.find(ctx, digest, from, true))
+	if len(image.Platforms) <= MaxPlatforms {
+		for _, digest := range image.Platforms {
+			nodes = append(nodes, p.find(ctx, digest, from, true))
+		}
 	}
 	for _, name := range p.names() {
-		crio := Verdict{Consumer: CRIO, Key: name,
+		crio := Verdict{Consumer: CRIO, Key: name, Accepts: len(nodes) > 0,
 			Reason: fmt.Sprintf("the index has more than %d images, which is the limit", MaxPlatforms)}
-		for i := 0; i < len(nodes) && len(image.Platforms) <= MaxPlatforms && (i == 0 || crio.Accepts); i++ {
-			crio = nodes[i].judgeNode(name, image.Reference)
+		for _, node := range nodes {
+			if crio.Accepts {
+				crio = node.judgeNode(name, image.Reference)
+			}
 		}
 		verdicts = append(verdicts, crio)
 		if _, isKeyring := p.keyrings[name]; isKeyring {

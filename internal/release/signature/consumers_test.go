@@ -89,6 +89,10 @@ func TestNodesNeedAMessageOfTheirPlatform(t *testing.T) {
 		wants(t, verdicts, signature.ClusterVersionOperator, "")
 		wants(t, verdicts, signature.CRIO, test.want)
 	}
+	verdicts := judge(t, map[string]string{"verifier-public-key-shop": public(t, key)},
+		signature.Image{Digest: image, Platforms: make([]string, 129)}, signature.Stores{Files: []string{folder}})
+	wants(t, verdicts, signature.Operator, "")
+	wants(t, verdicts, signature.CRIO, "the index has more than 128 images")
 }
 
 // TestOnlyTheFirstKeyOfAFile is read by programs that have one key.

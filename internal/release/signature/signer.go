@@ -3,7 +3,6 @@ package signature
 import (
 	"bytes"
 	"cmp"
-	"crypto"
 	_ "crypto/sha512" // some keys sign themselves with it
 	"errors"
 	"fmt"
@@ -81,39 +80,23 @@ func (s *Signer) ID() string { return fmt.Sprintf("%016X", s.key.KeyId) }
 
 // Sign returns the message of a claim, as "gpg --sign" writes it.
 func (s *Signer) Sign(claim simplesigning.Claim) ([]byte, error) {
+	const idOfSHA256 = 8
+	// whatever the users of the key prefer, and without its other keys
+	signer := &openpgp.Entity{PrimaryKey: &s.key.PublicKey, PrivateKey: s.key, Identities: map[string]*openpgp.Identity{
+		"": {SelfSignature: &packet.Signature{PreferredHash: []uint8{idOfSHA256}}},
+	}}
 	var message bytes.Buffer
-	begin := packet.OnePassSignature{
-		Hash: crypto.SHA256, PubKeyAlgo: s.key.PubKeyAlgo, KeyId: s.key.KeyId, IsLast: true,
-	}
-	if err := begin.Serialize(&message); err != nil {
-		return nil, err
-	}
-	text := claim.Text(simplesigning.OpenPGP)
-	literal, err := packet.SerializeLiteral(unclosed{&message}, true, "", 0)
+	content, err := openpgp.Sign(&message, signer, &openpgp.FileHints{IsBinary: true},
+		&packet.Config{Time: func() time.Time { return claim.Time }})
 	if err != nil {
 		return nil, err
 	}
-	if _, err := literal.Write(text); err != nil {
+	if _, err := content.Write(claim.Text(simplesigning.OpenPGP)); err != nil {
 		return nil, err
 	}
-	if err := literal.Close(); err != nil {
-		return nil, err
-	}
-	end := packet.Signature{
-		PubKeyAlgo: s.key.PubKeyAlgo, Hash: crypto.SHA256, CreationTime: claim.Time, IssuerKeyId: &s.key.KeyId,
-	}
-	hash := crypto.SHA256.New()
-	hash.Write(text)
-	if err := end.Sign(hash, s.key, nil); err != nil {
-		return nil, err
-	}
-	err = end.Serialize(&message)
+	err = content.Close()
 	return message.Bytes(), err
 }
-
-type unclosed struct{ io.Writer }
-
-func (unclosed) Close() error { return nil }
 
 // AddTo adds a message about an image to a folder that a store would serve, or to a file FILE.yaml with a ConfigMap, as
 // "oc adm release mirror" writes it. It takes the place of an earlier one of the same key and reference. AddTo returns
@@ -211,6 +194,7 @@ func addToConfigMap(path, digest string, messages [][]byte) error {
 	}
 	added.Namespace = ""
 	if configMap != nil {
+		maps.DeleteFunc(configMap.BinaryData, func(key string, _ []byte) bool { return added.BinaryData[key] != nil })
 		maps.Copy(added.BinaryData, configMap.BinaryData)
 		configMap.BinaryData = added.BinaryData
 		added = configMap

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -93,22 +94,31 @@ func TestMessages(t *testing.T) {
 func TestMessagesHaveALimit(t *testing.T) {
 	signer, err := signature.ReadSigner([]byte(secret(t, newKey(t))), nil)
 	must(t, err)
-	messageFor := func(reference string) []byte {
-		text, err := signer.Sign(simplesigning.Claim{Digest: image, Reference: reference, Time: time.Now()})
+	messageFor := func(reference string, age time.Duration) []byte {
+		text, err := signer.Sign(simplesigning.Claim{Digest: image, Reference: reference, Time: time.Now().Add(-age)})
 		must(t, err)
 		return text
 	}
-	folder := t.TempDir()
-	for i := range 9 {
-		for range 2 {
-			_, err := signature.AddTo(folder, image, messageFor(fmt.Sprint("registry.example/shop:", i)))
-			must(t, err)
+	text := messageFor("registry.example/shop:10", 0)
+	for _, place := range []string{t.TempDir(), filepath.Join(t.TempDir(), "signatures.yaml")} {
+		var want [][]byte
+		for i := range 9 {
+			for age := range 2 {
+				last := messageFor(fmt.Sprint("registry.example/shop:", i), time.Duration(age)*time.Hour)
+				_, err := signature.AddTo(place, image, last)
+				must(t, err)
+				want = append(want[:i], last)
+			}
 		}
-	}
-	text := messageFor("registry.example/shop:10")
-	_, err = signature.AddTo(folder, image, text)
-	if err == nil || !strings.Contains(err.Error(), "has 9 signatures of the image already, which is the limit") {
-		t.Errorf("got error %v", err)
+		found, err := signature.Collect(t.Context(), place, image)
+		must(t, err)
+		if !slices.EqualFunc(found, want, bytes.Equal) {
+			t.Errorf("%s has %d other messages", place, len(found))
+		}
+		_, err = signature.AddTo(place, image, text)
+		if err == nil || !strings.Contains(err.Error(), "has 9 signatures of the image already, which is the limit") {
+			t.Errorf("got error %v", err)
+		}
 	}
 	file := filepath.Join(t.TempDir(), "x.yaml")
 	must(t, os.WriteFile(file, []byte("kind: Secret"), 0o600))
