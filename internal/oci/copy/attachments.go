@@ -1,16 +1,13 @@
 package copy
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"reflect"
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/runlevel/runlevel/internal/oci"
 )
@@ -59,38 +56,5 @@ func (j *job) writeAttachment(ctx context.Context, m Manifest) (hasAll bool, _ e
 	case len(theirs) == 0:
 		return false, j.target.PutManifest(ctx, m.Descriptor, m.raw, m.Tag)
 	}
-	var manifest v1.Manifest
-	if err := json.Unmarshal(m.raw, &manifest); err != nil {
-		return false, err
-	}
-	manifest.Layers = append(manifest.Layers, theirs...)
-	config := v1.ConfigFile{RootFS: v1.RootFS{Type: "layers"}} // as cosign writes it: with all layers
-	for _, layer := range manifest.Layers {
-		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, layer.Digest)
-		config.History = append(config.History, v1.History{})
-	}
-	text, described, err := encode(config, manifest.Config.MediaType)
-	if err != nil {
-		return false, err
-	}
-	manifest.Config = described
-	err = j.target.PutBlob(ctx, described, func(offset int64) (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(text[min(offset, described.Size):])), nil
-	})
-	if err != nil {
-		return false, err
-	}
-	if text, described, err = encode(manifest, m.MediaType); err != nil {
-		return false, err
-	}
-	return false, j.target.PutManifest(ctx, described, text, m.Tag)
-}
-
-func encode(content any, kind types.MediaType) ([]byte, v1.Descriptor, error) {
-	text, err := json.Marshal(content)
-	if err != nil {
-		return nil, v1.Descriptor{}, err
-	}
-	digest, size, err := v1.SHA256(bytes.NewReader(text))
-	return text, v1.Descriptor{MediaType: kind, Digest: digest, Size: size}, err
+	return false, oci.PutAttachment(ctx, j.target, slices.Concat(m.layers, theirs), v1.ConfigFile{}, m.Tag)
 }

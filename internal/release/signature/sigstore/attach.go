@@ -1,17 +1,14 @@
 package sigstore
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/runlevel/runlevel/internal/oci"
 	"github.com/runlevel/runlevel/internal/release/signature/simplesigning"
@@ -29,7 +26,7 @@ func (k *PrivateKey) Attach(ctx context.Context, images oci.Target, claim simple
 	if err != nil {
 		return err
 	}
-	layer, err := putBlob(ctx, images, simpleSigningType, text)
+	layer, err := oci.PutContent(ctx, images, simpleSigningType, text)
 	if err != nil {
 		return err
 	}
@@ -62,14 +59,8 @@ func (k *PrivateKey) addLayer(ctx context.Context, images oci.Target, digest v1.
 		return false, fmt.Errorf("it has %d signatures already, which is the limit: delete the tag, and sign again",
 			maxSignatures)
 	}
-	// as cosign writes it: a config with all layers
-	config := v1.ConfigFile{RootFS: v1.RootFS{Type: "layers"}, Created: v1.Time{Time: claim.Time}}
-	for _, item := range layers {
-		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, item.Digest)
-		config.History = append(config.History, v1.History{})
-	}
-	next := v1.Manifest{Config: v1.Descriptor{MediaType: types.OCIConfigJSON}, Layers: layers}
-	if err := putManifest(ctx, images, next, config, attachmentTag(digest)); err != nil {
+	config := v1.ConfigFile{Created: v1.Time{Time: claim.Time}}
+	if err := oci.PutAttachment(ctx, images, layers, config, attachmentTag(digest)); err != nil {
 		return false, err
 	}
 	manifest, err = attachmentManifest(ctx, images, digest)
@@ -126,11 +117,11 @@ func (k *PrivateKey) AddBundle(ctx context.Context, images oci.Target, image v1.
 	if err != nil {
 		return err
 	}
-	layer, err := putBlob(ctx, images, bundleType, text)
+	layer, err := oci.PutContent(ctx, images, bundleType, text)
 	if err != nil {
 		return err
 	}
-	return putManifest(ctx, images, v1.Manifest{
+	return oci.PutImage(ctx, images, v1.Manifest{
 		ArtifactType: string(bundleType),
 		Config:       v1.Descriptor{MediaType: emptyType},
 		Layers:       []v1.Descriptor{layer},
@@ -141,41 +132,4 @@ func (k *PrivateKey) AddBundle(ctx context.Context, images oci.Target, image v1.
 			predicateAnnotation:                predicateType,
 		},
 	}, struct{}{}, "")
-}
-
-func putBlob(ctx context.Context, images oci.Target, kind types.MediaType, content []byte) (v1.Descriptor, error) {
-	described, err := describe(kind, content)
-	if err != nil {
-		return described, err
-	}
-	return described, images.PutBlob(ctx, described, func(offset int64) (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(content[min(offset, described.Size):])), nil
-	})
-}
-
-func describe(kind types.MediaType, content []byte) (v1.Descriptor, error) {
-	digest, size, err := v1.SHA256(bytes.NewReader(content))
-	return v1.Descriptor{MediaType: kind, Digest: digest, Size: size}, err
-}
-
-// putManifest writes a manifest and its config, whose type the manifest has already.
-func putManifest(ctx context.Context, images oci.Target, manifest v1.Manifest, config any, tag string) error {
-	content, err := json.Marshal(config)
-	if err != nil {
-		return err
-	}
-	manifest.SchemaVersion, manifest.MediaType = 2, types.OCIManifestSchema1
-	if manifest.Config, err = putBlob(ctx, images, manifest.Config.MediaType, content); err != nil {
-		return err
-	}
-	raw, err := json.Marshal(manifest)
-	if err != nil {
-		return err
-	}
-	described, err := describe(manifest.MediaType, raw)
-	if err != nil {
-		return err
-	}
-	described.ArtifactType = manifest.ArtifactType
-	return images.PutManifest(ctx, described, raw, tag)
 }
