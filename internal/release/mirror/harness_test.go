@@ -105,19 +105,21 @@ func (d *droppingListener) Accept() (net.Conn, error) {
 	if err != nil || d.count.Add(1)%2 == 0 {
 		return connection, err
 	}
-	return &droppedConnection{Conn: connection, left: layerSize / 2}, nil
+	dropped := &droppedConnection{Conn: connection}
+	dropped.left.Store(layerSize / 2)
+	return dropped, nil
 }
 
 type droppedConnection struct {
 	net.Conn
-	left int
+	left atomic.Int64
 }
 
 func (d *droppedConnection) Read(p []byte) (int, error)  { return d.drop(d.Conn.Read(p)) }
 func (d *droppedConnection) Write(p []byte) (int, error) { return d.drop(d.Conn.Write(p)) }
 
 func (d *droppedConnection) drop(n int, err error) (int, error) {
-	if d.left -= n; d.left < 0 {
+	if d.left.Add(-int64(n)) < 0 {
 		return n, errors.Join(err, d.Conn.Close())
 	}
 	return n, err

@@ -65,15 +65,13 @@ type Mirror struct {
 	Error   string   `json:"error,omitempty"` // of the whole copy, such as a full disk
 
 	options    Options
-	from       string // folder of the source; "" for registries
 	to         string // destination: a folder, or the prefix of repositories
 	isFolder   bool   // the destination is a folder
-	isNew      bool   // the destination was not on disk
 	releases   []*Release
+	fromFolder *oci.Layout // nil for registries
 	reading    source.Repositories
-	fromFolder *oci.Layout
-	toFolder   *oci.Layout
-	writing    sync.Map // oci.Target by the name of its repository
+	toFolder   *oci.Layout // nil for a registry
+	writing    sync.Map    // oci.Target by the name of its repository
 
 	mu    sync.Mutex
 	done  int64    // copied bytes
@@ -92,15 +90,18 @@ func New(ctx context.Context, ref, destination string, options Options) (*Mirror
 	m := &Mirror{options: options, to: strings.TrimSuffix(destination, "/")}
 	m.reading.Options = options.Source
 	var err error
-	if m.isFolder, m.isNew, err = parseDestination(m.to); err != nil {
+	if m.isFolder, err = isFolder(m.to); err != nil {
 		return nil, fmt.Errorf("%w %s: %w", ErrDestination, destination, err)
 	}
 	if isMirror(ref) {
-		m.from = ref
-	}
-	if m.from != "" && m.isFolder {
-		return nil, fmt.Errorf("%w: %s and %s are folders: copy it with \"cp -r\", or name a registry", ErrDestination,
-			ref, m.to)
+		if m.isFolder {
+			return nil, fmt.Errorf("%w: %s and %s are folders: copy it with \"cp -r\", or name a registry",
+				ErrDestination,
+				ref, m.to)
+		}
+		if m.fromFolder, err = oci.OpenLayout(ref); err != nil {
+			return nil, fmt.Errorf("%s: %w", ref, err)
+		}
 	}
 	for _, store := range options.SignatureStores {
 		if _, err := os.Stat(store); err != nil && !strings.Contains(store, "://") {
@@ -115,28 +116,33 @@ func New(ctx context.Context, ref, destination string, options Options) (*Mirror
 			return nil, err
 		}
 	}
-	return m, m.openFolders(ctx)
+	if m.isFolder {
+		if m.toFolder, err = oci.CreateLayout(ctx, m.to); err != nil {
+			return nil, fmt.Errorf("%w %s: %w", ErrDestination, m.to, err)
+		}
+	}
+	return m, nil
 }
 
-// parseDestination reports whether a destination is a folder and not a registry, and whether it is a new one. What is
-// not on disk is a folder if it can't be meant as a registry.
-func parseDestination(destination string) (isFolder, isNew bool, err error) {
+// isFolder reports whether a destination is a folder and not a registry. What is not on disk is a folder if it can't be
+// meant as a registry.
+func isFolder(destination string) (bool, error) {
 	info, err := os.Stat(destination)
 	host, _, _ := strings.Cut(destination, "/")
 	switch isPath := strings.HasPrefix(destination, ".") || strings.HasPrefix(destination, "/"); {
 	case err == nil && info.IsDir():
-		return true, false, nil
+		return true, nil
 	case err == nil, strings.HasSuffix(destination, ".tar"):
-		return false, false, errors.New("it is a file: name a folder, and pack it with tar afterwards")
+		return false, errors.New("it is a file: name a folder, and pack it with tar afterwards")
 	case isPath:
-		return true, true, nil
+		return true, nil
 	case source.IsImagePrefix(destination):
-		return false, false, nil
-	case strings.ContainsAny(destination, ":@"), strings.Contains(host, "."), host == "localhost":
-		return false, false, errors.New("write a registry without scheme, tag, digest and capital letters, as in " +
+		return false, nil
+	case host == "", strings.ContainsAny(destination, ":@"), strings.Contains(host, "."), host == "localhost":
+		return false, errors.New("write a registry without scheme, tag, digest and capital letters, as in " +
 			"registry.internal:5000/mirror, or a folder that begins with ./")
 	default:
-		return true, true, nil
+		return true, nil
 	}
 }
 
@@ -184,7 +190,7 @@ func (m *Mirror) add(ctx context.Context, release *Release) error {
 		item.Error = "its signatures can't be read: " + err.Error()
 	case err != nil:
 		m.Notes = append(m.Notes, "signatures of "+release.image.String()+": "+err.Error())
-	case len(release.signatures) == 0 && len(stores) > 0 && m.from == "":
+	case len(release.signatures) == 0 && len(stores) > 0 && m.fromFolder == nil:
 		m.Notes = append(m.Notes, "no OpenPGP signature of "+release.image.String()+" in "+strings.Join(stores, ", "))
 	}
 	return nil
@@ -254,14 +260,10 @@ func (m *Mirror) Failed() (count int) {
 	return count
 }
 
-// Close frees the resources of the mirror. It removes a folder to which nothing was copied.
+// Close frees the resources of the mirror.
 func (m *Mirror) Close() error {
-	if !m.isFolder {
+	if m.toFolder == nil {
 		return nil
 	}
-	err := m.toFolder.Close()
-	if m.isNew {
-		_ = os.Remove(m.to) // fails if there is anything in it
-	}
-	return err
+	return m.toFolder.Close()
 }

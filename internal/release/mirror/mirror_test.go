@@ -411,6 +411,7 @@ func TestDestinationsThatAreRefused(t *testing.T) {
 		"a folder of a local release": {local, folder + "-2", "push the release first"},
 		"a tag":                       {from.release, "127.0.0.1:6203/t2:1.0.0", "write a registry without scheme"},
 		"a digest":                    {from.release, "a/b@sha256:0", "write a registry without scheme"},
+		"nothing":                     {from.release, "", "write a registry without scheme"},
 		"a scheme":                    {from.release, "docker://registry.example/x", "write a registry without scheme"},
 		"capital letters":             {from.release, "registry.example/Shop", "and capital letters"},
 		"an archive":                  {from.release, folder + ".tar", "it is a file"},

@@ -2,27 +2,11 @@ package mirror
 
 import (
 	"context"
-	"fmt"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/runlevel/runlevel/internal/oci"
 )
-
-// openFolders opens the source and the destination, where they are folders.
-func (m *Mirror) openFolders(ctx context.Context) (err error) {
-	if m.from != "" {
-		if m.fromFolder, err = oci.OpenLayout(m.from); err != nil {
-			return err
-		}
-	}
-	if m.isFolder {
-		if m.toFolder, err = oci.CreateLayout(ctx, m.to); err != nil {
-			return fmt.Errorf("%w %s: %w", ErrDestination, m.to, err)
-		}
-	}
-	return nil
-}
 
 // find returns an image of the source, and its store.
 func (m *Mirror) find(ctx context.Context, image reference) (oci.Store, v1.Descriptor, error) {
