@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -37,7 +38,7 @@ type server struct {
 	inner   string // the address of the same content without middleware
 	sent    atomic.Int64
 	written atomic.Int64 // requests that write
-	stored  atomic.Int64 // blobs that were uploaded
+	stored  atomic.Int64 // layers that were uploaded
 	http    *httptest.Server
 }
 
@@ -60,6 +61,7 @@ func serveAt(t *testing.T, hasReferrers bool, middleware func(http.Handler) http
 		outer = middleware(content)
 	}
 	s := &server{}
+	var layers sync.Map // uploads of layers
 	s.http = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			s.written.Add(1)
@@ -69,7 +71,10 @@ func serveAt(t *testing.T, hasReferrers bool, middleware func(http.Handler) http
 			counted = &countingWriter{w, &s.sent}
 		}
 		outer.ServeHTTP(counted, r)
-		if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/blobs/") {
+		if r.Method == http.MethodPatch && r.ContentLength >= layerSize {
+			layers.Store(r.URL.Path, true)
+		}
+		if _, isLayer := layers.Load(r.URL.Path); r.Method == http.MethodPut && isLayer {
 			s.stored.Add(1)
 		}
 	}))
