@@ -149,7 +149,7 @@ func readSignatures(key *openpgp.Entity, part []*packet.OpaquePacket) error {
 			switch {
 			case parsed.SigType == packet.SigTypeKeyRevocation && hasUser:
 				return errors.New("its revocation would be ignored, since it comes after a user: " +
-					"import both with gpg, and export the key")
+					"import the keyring with gpg, and export it again")
 			case isOwn && user != nil && parsed.CreationTime.After(user.SelfSignature.CreationTime):
 				user.SelfSignature = parsed
 			}
