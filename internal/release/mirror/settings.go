@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -56,6 +58,10 @@ func (m *Mirror) address(ctx context.Context) (found registryAddress, failed err
 	for _, address := range []registryAddress{
 		verified, {prefix: m.to, isUnverified: true}, {prefix: m.to, isPlainHTTP: true},
 	} {
+		var refused *tls.CertificateVerificationError
+		if address.isUnverified && !errors.As(failed, &refused) {
+			continue // a network that fails is no reason for skip_verify
+		}
 		client, err := oci.HTTPClient(address != verified)
 		if err != nil {
 			return verified, err
