@@ -142,8 +142,9 @@ func (n *newArchive) needed(index []byte) ([]string, error) {
 		}
 		_ = json.Unmarshal(raw, &parts) // what is no manifest has no parts
 		for _, blob := range slices.Concat(parts.Layers, parts.Blobs, []v1.Descriptor{parts.Config}) {
-			name := blobPath(blob.Digest)
-			needed[name] = needed[name]
+			if name := blobPath(blob.Digest); !needed[name] {
+				needed[name] = false
+			}
 		}
 		for _, manifest := range append(parts.Manifests, parts.Subject) {
 			if name := blobPath(manifest.Digest); !needed[name] {
