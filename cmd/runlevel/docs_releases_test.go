@@ -34,7 +34,7 @@ type pageRegistry struct {
 	server *httptest.Server
 }
 
-// newPageRegistry starts a registry. It requires a password unless that is "".
+// newPageRegistry starts a registry. It requires the password, unless the password is empty.
 func newPageRegistry(t *testing.T, hasReferrers bool, password string,
 	listen func(net.Listener) net.Listener) *pageRegistry {
 	t.Helper()

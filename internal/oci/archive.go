@@ -39,7 +39,7 @@ func openArchive(path string) (*archive, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	if _, isThere := sections[LayoutFile]; !isThere {
+	if _, exists := sections[LayoutFile]; !exists {
 		file.Close()
 		return nil, fmt.Errorf("it is not an OCI image layout: not an uncompressed tar with a file %s", LayoutFile)
 	}
@@ -95,8 +95,8 @@ func findSections(file *os.File) (map[string]section, error) {
 }
 
 func (a *archive) open(name string) (io.ReadSeekCloser, error) {
-	place, isThere := a.sections[name]
-	if !isThere {
+	place, exists := a.sections[name]
+	if !exists {
 		return nil, &RewordedError{Text: "the archive doesn't have it", Err: ErrNotFound}
 	}
 	if place.size < 0 {

@@ -110,7 +110,7 @@ func closestEntry(settings *configfile.ConfigFile, repository string) types.Auth
 		}
 	}
 	for part := repository; part != "."; part = path.Dir(part) {
-		if entry, isThere := entries[part]; isThere {
+		if entry, exists := entries[part]; exists {
 			return entry
 		}
 	}

@@ -20,13 +20,13 @@ import (
 // archiveSuffix is the end of the names of archives.
 const archiveSuffix = ".tar"
 
-// CreateLayout opens a layout to write to. If it isn't there, it is created: an archive if its name ends with .tar, and
-// a folder otherwise. An archive that another process writes to is waited for.
+// CreateLayout opens a layout to write to. If it does not exist, it is created: an archive if its name ends with .tar,
+// and a folder otherwise.
 func CreateLayout(ctx context.Context, path string) (*Layout, error) {
 	layout := &Layout{draft: newDraft()}
 	info, err := os.Stat(path)
-	switch isThere := err == nil; {
-	case isThere && info.Mode().IsRegular(), !isThere && strings.HasSuffix(path, archiveSuffix):
+	switch exists := err == nil; {
+	case exists && info.Mode().IsRegular(), !exists && strings.HasSuffix(path, archiveSuffix):
 		created, err := createArchive(ctx, path)
 		if err != nil {
 			return nil, err
@@ -34,9 +34,9 @@ func CreateLayout(ctx context.Context, path string) (*Layout, error) {
 		layout.draft.isChanged.Store(created.old == nil)
 		layout.files = created
 		return layout, nil
-	case isThere && !info.IsDir():
+	case exists && !info.IsDir():
 		return nil, errors.New("it is neither a file nor a folder")
-	case isThere: // its files are listed first: another process may begin the layout
+	case exists: // its files are listed first: another process may begin the layout
 		if entries, err := os.ReadDir(path); (err != nil || len(entries) > 0) && !IsLayout(path) {
 			return nil, errors.Join(errors.New("the folder is neither an OCI image layout nor empty"), WithoutPath(err))
 		}
@@ -142,8 +142,8 @@ func (l *Layout) PutManifest(ctx context.Context, described v1.Descriptor, raw [
 	entry := v1.Descriptor{
 		MediaType: mediaType(raw, described.MediaType), Digest: described.Digest, Size: int64(len(raw)),
 	}
-	isThere, err := l.HasBlob(ctx, entry)
-	if err == nil && !isThere {
+	exists, err := l.HasBlob(ctx, entry)
+	if err == nil && !exists {
 		err = l.PutBlob(ctx, entry, func(offset int64) (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader(raw[offset:])), nil
 		})

@@ -25,8 +25,8 @@ func put(t *testing.T, layout *Layout, text, tag string) v1.Descriptor {
 		t.Fatal(err)
 	}
 	image := describe(raw, types.OCIManifestSchema1)
-	isThere, err := layout.HasBlob(t.Context(), described)
-	if err == nil && !isThere {
+	exists, err := layout.HasBlob(t.Context(), described)
+	if err == nil && !exists {
 		err = layout.PutBlob(t.Context(), described, from(blob))
 	}
 	if err == nil {
@@ -185,7 +185,7 @@ func TestAMovedTagLeavesNoBlobsInAnArchive(t *testing.T) {
 	opened, err := openArchive(path)
 	must(t, err)
 	defer opened.close()
-	if _, isThere := opened.sections[blobPath(old.Digest)]; isThere || len(opened.sections) != 4 {
+	if _, exists := opened.sections[blobPath(old.Digest)]; exists || len(opened.sections) != 4 {
 		t.Errorf("files are %v", opened.sections)
 	}
 }

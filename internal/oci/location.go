@@ -137,7 +137,7 @@ func Open(_ context.Context, location Location, options Options) (Store, error) 
 	return layout, nil
 }
 
-// Create opens a store to write to. On disk, it is created if it isn't there.
+// Create opens a store to write to. On disk, it is created if it does not exist.
 func Create(ctx context.Context, location Location, options Options) (Target, error) {
 	if location.IsRegistry() {
 		return openRegistry(location.Repository, options.Insecure, transport.PushScope)

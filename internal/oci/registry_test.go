@@ -80,7 +80,7 @@ func from(content []byte) func(int64) (io.ReadCloser, error) {
 // An uploads is a registry that takes uploads as distribution does.
 type uploads struct {
 	content []byte
-	isThere bool // the blob is complete
+	exists  bool // the blob is complete
 	begun   int
 	extra   func(w http.ResponseWriter, request *http.Request, u *uploads) bool
 }
@@ -90,7 +90,7 @@ func (u *uploads) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	w.Header().Set("Location", address)
 	switch {
 	case u.extra != nil && u.extra(w, request, u):
-	case request.Method == http.MethodHead && !u.isThere:
+	case request.Method == http.MethodHead && !u.exists:
 		w.WriteHeader(http.StatusNotFound)
 	case request.Method == http.MethodHead:
 		w.Header().Set("Content-Length", fmt.Sprint(len(u.content)))
@@ -111,7 +111,7 @@ func (u *uploads) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		u.receive(request, -1)
 		w.WriteHeader(http.StatusAccepted)
 	case request.Method == http.MethodPut:
-		u.isThere = true
+		u.exists = true
 		w.WriteHeader(http.StatusCreated)
 	}
 }
@@ -154,7 +154,7 @@ func TestUploadsContinueAfterABusyRegistry(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}), 1},
 		"a completed upload": {once(http.MethodPut, func(w http.ResponseWriter, _ *http.Request, u *uploads) {
-			u.isThere = true
+			u.exists = true
 			w.WriteHeader(http.StatusGatewayTimeout)
 		}), 1},
 		"a lost upload": {once(http.MethodPatch, func(w http.ResponseWriter, r *http.Request, u *uploads) {
@@ -173,8 +173,8 @@ func TestUploadsContinueAfterABusyRegistry(t *testing.T) {
 				if err := store.PutBlob(t.Context(), describe(blob, types.OCILayer), from(blob)); err != nil {
 					t.Fatal(err)
 				}
-				if !bytes.Equal(handler.content, blob) || !handler.isThere || handler.begun != test.begun {
-					t.Errorf("%d bytes, %v, %d uploads", len(handler.content), handler.isThere, handler.begun)
+				if !bytes.Equal(handler.content, blob) || !handler.exists || handler.begun != test.begun {
+					t.Errorf("%d bytes, %v, %d uploads", len(handler.content), handler.exists, handler.begun)
 				}
 			})
 		})

@@ -18,8 +18,8 @@ func HasAttachment(ctx context.Context, target oci.Store, m Manifest) (bool, err
 	return hasAll, err
 }
 
-// compareLayers returns the layers that only the target has under a tag of cosign, since somebody has signed the copy,
-// and whether it has those of the manifest. Signatures of the same text differ only in their annotations.
+// compareLayers returns the layers that only the target has under a tag of cosign, such as signatures of the copy, and
+// whether it has those of the manifest. Signatures of the same text differ only in their annotations.
 func compareLayers(ctx context.Context, target oci.Store, m Manifest) (theirs []v1.Descriptor, hasAll bool, _ error) {
 	existing, err := target.Resolve(ctx, m.Tag)
 	var raw []byte

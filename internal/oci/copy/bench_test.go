@@ -138,8 +138,8 @@ func BenchmarkCopyOf2GB(b *testing.B) {
 	source := serve(b, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 			last := path.Base(request.URL.Path)
-			switch content, isThere := contents[last]; {
-			case isThere:
+			switch content, exists := contents[last]; {
+			case exists:
 				http.ServeContent(w, request, "", time.Time{}, bytes.NewReader(content))
 			case last == "1":
 				w.Header().Set("Content-Type", string(manifest.MediaType))

@@ -100,15 +100,15 @@ type mounter interface {
 }
 
 func (j *job) copyBlob(ctx context.Context, blob v1.Descriptor) error {
-	isThere, err := j.target.HasBlob(ctx, blob)
-	if mounts, canMount := j.target.(mounter); err == nil && !isThere && canMount {
-		isThere, err = mounts.Mount(ctx, blob, j.from)
+	exists, err := j.target.HasBlob(ctx, blob)
+	if mounts, canMount := j.target.(mounter); err == nil && !exists && canMount {
+		exists, err = mounts.Mount(ctx, blob, j.from)
 	}
 	if err != nil {
 		return err
 	}
 	reached := int64(0)
-	if !isThere {
+	if !exists {
 		err = j.target.PutBlob(ctx, blob, func(offset int64) (io.ReadCloser, error) {
 			content, err := j.from.Blob(ctx, blob, offset)
 			if errors.Is(err, oci.ErrNotFound) && len(blob.URLs) > 0 {
@@ -130,7 +130,7 @@ func (j *job) copyBlob(ctx context.Context, blob v1.Descriptor) error {
 		return err
 	}
 	j.reach(&reached, blob.Size)
-	j.count(isThere, blob.Size)
+	j.count(exists, blob.Size)
 	return nil
 }
 
@@ -149,14 +149,14 @@ func (j *job) count(isSkipped bool, size int64) {
 // writeManifests writes the manifests, those that others name first.
 func (j *job) writeManifests(ctx context.Context) error {
 	for _, m := range j.Manifests {
-		var isThere bool
+		var exists bool
 		var err error
 		switch {
 		case m.IsAttachment:
-			isThere, err = j.writeAttachment(ctx, m)
+			exists, err = j.writeAttachment(ctx, m)
 		case m.IsChild: // others also get a tag, or an entry in a list
 			_, missing := j.target.Manifest(ctx, m.Descriptor)
-			if isThere = missing == nil; !isThere {
+			if exists = missing == nil; !exists {
 				err = j.target.PutManifest(ctx, m.Descriptor, m.raw, "")
 			}
 		default:
@@ -165,7 +165,7 @@ func (j *job) writeManifests(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		j.count(isThere, m.Size)
+		j.count(exists, m.Size)
 	}
 	return nil
 }

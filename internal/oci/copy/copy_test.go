@@ -309,7 +309,7 @@ func TestARepositoryOfALayout(t *testing.T) {
 	defer read.Close()
 	for _, test := range []struct {
 		repository, identifier string
-		isThere                bool
+		exists                 bool
 	}{
 		{"shop/web", "1", true},
 		{"shop/web", digests["shop/web"].String(), true},
@@ -319,7 +319,7 @@ func TestARepositoryOfALayout(t *testing.T) {
 		{"shop/web/nested", "1", true},
 	} {
 		got, err := read.Repository("registry.example/"+test.repository).Resolve(t.Context(), test.identifier)
-		if (err == nil) != test.isThere || test.isThere && got.Digest != digests[test.repository] {
+		if (err == nil) != test.exists || test.exists && got.Digest != digests[test.repository] {
 			t.Errorf("%s %s is %s, %v", test.repository, test.identifier, got.Digest, err)
 		}
 	}

@@ -112,39 +112,39 @@ func (m *Mirror) lacking(ctx context.Context, item *Item, target oci.Target) ([]
 	var lacking []v1.Descriptor
 	for _, blob := range item.plan.Blobs {
 		known := m.partAt(item, blob)
-		isThere, isKnown := m.blobs.Load(known)
+		exists, isKnown := m.blobs.Load(known)
 		if !isKnown {
 			has, err := target.HasBlob(ctx, blob) // a folder compares its digest
 			if err != nil {
 				return nil, false, err
 			}
-			isThere = has
+			exists = has
 			m.blobs.Store(known, has)
 		}
-		if isThere == false {
+		if exists == false {
 			lacking = append(lacking, blob)
 		}
 	}
 	isComplete := true
 	for _, manifest := range item.plan.Manifests {
-		isThere, err := hasManifest(ctx, target, manifest)
+		exists, err := hasManifest(ctx, target, manifest)
 		if err != nil {
 			return nil, false, err
 		}
-		if !isThere {
+		if !exists {
 			lacking = append(lacking, manifest.Descriptor)
 			continue
 		}
 		if manifest.Tag != "" && !manifest.IsAttachment {
-			isThere, err = resolves(ctx, target, manifest.Tag, manifest.Digest)
+			exists, err = resolves(ctx, target, manifest.Tag, manifest.Digest)
 		}
-		if manifest.Subject != nil && isThere && err == nil {
-			isThere, err = refers(ctx, target, manifest)
+		if manifest.Subject != nil && exists && err == nil {
+			exists, err = refers(ctx, target, manifest)
 		}
 		if err != nil {
 			return nil, false, err
 		}
-		isComplete = isComplete && isThere
+		isComplete = isComplete && exists
 	}
 	return lacking, isComplete && len(lacking) == 0, nil
 }
@@ -155,8 +155,8 @@ func hasManifest(ctx context.Context, target oci.Target, manifest copy.Manifest)
 		return copy.HasAttachment(ctx, target, manifest)
 	}
 	if !manifest.IsChild {
-		isThere, err := resolves(ctx, target, manifest.Digest.String(), manifest.Digest)
-		if err != nil || !isThere {
+		exists, err := resolves(ctx, target, manifest.Digest.String(), manifest.Digest)
+		if err != nil || !exists {
 			return false, err
 		}
 	}
@@ -237,8 +237,8 @@ func (m *Mirror) copyAll(ctx context.Context, items []*Item) error {
 			return err
 		}
 	}
-	m.blobs.Range(func(blob, isThere any) bool {
-		return isThere == true || m.blobs.CompareAndDelete(blob, false)
+	m.blobs.Range(func(blob, exists any) bool {
+		return exists == true || m.blobs.CompareAndDelete(blob, false)
 	})
 	each(items, maxSurveys, func(item *Item) error {
 		target, err := m.target(ctx, item.image)

@@ -109,8 +109,8 @@ func TestAReleaseIsCarriedInAFolder(t *testing.T) {
 	got := settings(t, m, from.host, target.host)
 	found := 0
 	for i := range 2 {
-		text, isThere := got[fmt.Sprintf("signatures/sha256=%s/signature-%d", from.digest.Hex, i+1)]
-		if isThere && strings.Contains(got["signatures.yaml"], base64.StdEncoding.EncodeToString([]byte(text))) {
+		text, exists := got[fmt.Sprintf("signatures/sha256=%s/signature-%d", from.digest.Hex, i+1)]
+		if exists && strings.Contains(got["signatures.yaml"], base64.StdEncoding.EncodeToString([]byte(text))) {
 			found++
 		}
 	}

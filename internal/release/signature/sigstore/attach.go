@@ -32,11 +32,11 @@ func (k *PrivateKey) Attach(ctx context.Context, images oci.Target, claim simple
 	}
 	layer.Annotations = map[string]string{signatureAnnotation: base64.StdEncoding.EncodeToString(signature)}
 	for range maxTries {
-		isThere, err := k.addLayer(ctx, images, digest, layer, claim)
+		exists, err := k.addLayer(ctx, images, digest, layer, claim)
 		switch {
 		case err != nil:
 			return fmt.Errorf("%s: %w", attachmentTag(digest), err)
-		case isThere:
+		case exists:
 			return nil
 		}
 	}
@@ -49,7 +49,7 @@ const maxTries = 5
 // addLayer adds a signature to the tag of an image's signatures, and reports whether it is there afterwards: a registry
 // has no way to change a tag only if nobody else did.
 func (k *PrivateKey) addLayer(ctx context.Context, images oci.Target, digest v1.Hash, layer v1.Descriptor,
-	claim simplesigning.Claim) (isThere bool, err error) {
+	claim simplesigning.Claim) (exists bool, err error) {
 	manifest, err := attachmentManifest(ctx, images, digest)
 	if err != nil {
 		return false, err
