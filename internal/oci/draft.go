@@ -21,7 +21,7 @@ import (
 const archiveSuffix = ".tar"
 
 // CreateLayout opens a layout to write to. If it does not exist, it is created: an archive if its name ends with .tar,
-// and a folder otherwise.
+// and a folder otherwise. It waits for another process that writes to an archive.
 func CreateLayout(ctx context.Context, path string) (*Layout, error) {
 	layout := &Layout{draft: newDraft()}
 	info, err := os.Stat(path)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/runlevel/runlevel/internal/operator/setup"
 	"github.com/runlevel/runlevel/internal/sandbox/imageregistry"
@@ -26,20 +25,7 @@ func componentImage(t *testing.T, labels, manifests map[string]string) v1.Image 
 	for name, text := range manifests {
 		files["manifests/"+name] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
 	}
-	image, err := imageregistry.ImageOf(files)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Config.Labels = "linux", "amd64", labels
-	if image, err = mutate.ConfigFile(image, config); err != nil {
-		t.Fatal(err)
-	}
-	return image
+	return labelledImage(t, files, labels)
 }
 
 // withoutTimes removes from image-references its time, and the empty annotations that OpenShift's client writes.

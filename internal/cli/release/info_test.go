@@ -87,13 +87,19 @@ func releaseImage(t *testing.T, images map[string]string, labels map[string]stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	image, err := imageregistry.ImageOf(fstest.MapFS{
+	return labelledImage(t, fstest.MapFS{
 		"release-manifests/release-metadata": {Data: []byte(
 			`{"kind": "cincinnati-metadata-v0", "version": "1.4.0"}`)},
 		"release-manifests/image-references": {Data: references},
 		"release-manifests/0000_10_web_a.yaml": {Data: []byte(
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\n")},
-	})
+	}, labels)
+}
+
+// labelledImage returns an image for linux/amd64 with files and labels.
+func labelledImage(t *testing.T, files fs.FS, labels map[string]string) v1.Image {
+	t.Helper()
+	image, err := imageregistry.ImageOf(files)
 	if err != nil {
 		t.Fatal(err)
 	}
