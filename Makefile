@@ -31,6 +31,7 @@ test: lint build ## lint, then run all tests on a real control plane (set TESTFL
 	bin/runlevel sandbox build
 	$(SUITE) ./...
 	cd tools && $(SUITE) ./image ./rules
+	cd tools/release && $(SUITE) ./...
 
 # What runs in containers on real nodes. Set RUNLEVEL_TEST_NODES=required to fail where these can't run.
 RUNLEVEL_TEST_NODES ?= wanted
@@ -43,6 +44,7 @@ lint: ## gofmt, vet, staticcheck and the house test
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
 	$(GO) vet ./...
 	cd tools && $(GO) vet ./...
+	cd tools/release && $(GO) vet ./...
 	cd bench && $(GO) vet $(MEASURES)
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	$(GO) test ./internal/house
@@ -65,6 +67,9 @@ bench: build ## run the benchmarks, then Runlevel beside its peers (set BENCHFLA
 image: ## write an OCI image of the programs for linux/amd64 and linux/arm64 to bin/image
 	cd tools && $(GO) run ./image -source .. -o ../bin/image linux/amd64 linux/arm64
 
+release: ## write all files of a release to bin/release: make release VERSION=v0.1.0 KEY=cosign.key (set RELEASEFLAGS: -unsigned, -snapshot)
+	cd tools/release && $(GO) run . -version "$(VERSION)" -source ../.. -o ../../bin/release $(if $(KEY),-key "$(abspath $(KEY))") $(RELEASEFLAGS)
+
 generate: ## regenerate what is made from other files
 	$(GO) test ./install ./manifests -run TestDefinitionsAreThoseOfTheModule -update
 	$(GO) test ./internal/machines/infra/v1alpha1 ./internal/machines/capi/controlplane/v1alpha1 -run TestGeneratedFilesAreCurrent -update
@@ -78,4 +83,4 @@ clean: ## remove what was built here; the programs of the control plane stay in 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.PHONY: build check test test-node lint install demo bench image generate clean help
+.PHONY: build check test test-node lint install demo bench image release generate clean help

@@ -6,7 +6,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"os"
 	"os/signal"
@@ -31,7 +30,7 @@ POD_NAMESPACE identify the pod; KUBECONFIG names another cluster than the one th
 // addProgramFlags reads the environment of a program with leader election, and adds its flags.
 func addProgramFlags(flags *pflag.FlagSet, o *leader.Options, defaultNamespace string) {
 	o.Name, o.Container = os.Getenv("POD_NAME"), startup.Container()
-	o.Version = cmp.Or(os.Getenv("RELEASE_VERSION"), "0.0.1-snapshot")
+	o.Version = startup.Version()
 	startup.AddServingFlags(flags, &o.Listen, &o.Metrics)
 	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"),
 		"the namespace of the Lease (default "+defaultNamespace+")")

@@ -24,7 +24,7 @@ import (
 
 // Run runs one command line and returns the exit code.
 func Run(ctx context.Context, args []string, streams core.Streams) int {
-	root := newRoot(streams)
+	root := NewRoot(streams)
 	root.SetArgs(args)
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
@@ -36,7 +36,8 @@ func Run(ctx context.Context, args []string, streams core.Streams) int {
 	return core.ExitCode(err, streams.Err)
 }
 
-func newRoot(streams core.Streams) *cobra.Command {
+// NewRoot returns the command "runlevel", with all verbs.
+func NewRoot(streams core.Streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "runlevel",
 		Short: "Apply release payloads to any Kubernetes cluster",

@@ -79,7 +79,7 @@ func parse(arguments []string) error {
 	if len(arguments) == 0 || strings.HasSuffix(arguments[0], ",") { // verbs that are listed in a text
 		return nil
 	}
-	command, rest, err := newRoot(core.Streams{
+	command, rest, err := NewRoot(core.Streams{
 		In:  strings.NewReader(""),
 		Out: io.Discard,
 		Err: io.Discard,

@@ -178,7 +178,7 @@ func TestNobodySleepsOrLosesItsContext(t *testing.T) {
 			case name.Name == "time" && selector.Sel.Name == "Sleep":
 				s.complain(t, selector, "time.Sleep: wait for a condition or a context instead")
 			case name.Name == "context" && slices.Contains([]string{"Background", "TODO"}, selector.Sel.Name) &&
-				!s.forTests() && !slices.Contains([]string{"bench", "cmd", "examples", "sandbox"},
+				!s.forTests() && !slices.Contains([]string{"bench", "cmd", "examples", "sandbox", "tools"},
 				strings.Split(s.name, "/")[0]):
 				s.complain(t, selector, "context.%s: take the caller's context", selector.Sel.Name)
 			}

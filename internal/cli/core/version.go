@@ -1,10 +1,12 @@
 package core
 
 import (
+	"cmp"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
+	"github.com/runlevel/runlevel/internal/text/buildinfo"
 )
 
 // A VersionInfo is the versions of this program and of its dependencies.
@@ -21,16 +23,19 @@ type VersionInfo struct {
 
 // ReadVersion returns the versions of this program and of its dependencies.
 func ReadVersion() VersionInfo {
-	info := VersionInfo{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info := VersionInfo{
+		Version: cmp.Or(buildinfo.Version, "unknown"), Commit: buildinfo.Commit,
+		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
 	info.Kubernetes.Sandbox = binaries.Version()
 	info.Kubernetes.Client = "unknown"
 	build, ok := debug.ReadBuildInfo()
 	if !ok {
 		return info
 	}
-	info.Version = build.Main.Version
+	info.Version = cmp.Or(buildinfo.Version, build.Main.Version)
 	for _, setting := range build.Settings {
-		if setting.Key == "vcs.revision" {
+		if setting.Key == "vcs.revision" && info.Commit == "" {
 			info.Commit = setting.Value
 		}
 	}

@@ -7,6 +7,7 @@
 package startup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -27,6 +28,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/program/metricsserver"
+	"github.com/runlevel/runlevel/internal/text/buildinfo"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
@@ -38,6 +40,7 @@ func Main(ctx context.Context, name string, commands ...*cobra.Command) {
 	root := &cobra.Command{
 		Use:           name,
 		Short:         "run a part of Runlevel in a cluster",
+		Version:       cmp.Or(buildinfo.Version, "unknown"),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -83,7 +86,20 @@ func ConfigOf(userAgent string) (*rest.Config, error) {
 		return nil, err
 	}
 	config.UserAgent = userAgent
+	if buildinfo.Version != "" {
+		config.UserAgent += "/" + buildinfo.Version
+	}
 	return config, nil
+}
+
+// Version returns the version that a program reports in its ClusterOperator: that of the release which has its
+// Deployment, or else its own.
+func Version() string {
+	const placeholder = "0.0.1-snapshot" // of a Deployment that is applied without a release
+	if version := os.Getenv("RELEASE_VERSION"); version != "" && version != placeholder {
+		return version
+	}
+	return cmp.Or(strings.TrimPrefix(buildinfo.Version, "v"), placeholder)
 }
 
 // limitMemory makes the garbage collector keep the process within the memory limit of its container, less a tenth for

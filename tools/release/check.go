@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/semver"
+)
+
+// check returns an error unless a release can be built, before anything is.
+func check(ctx context.Context, o options) (*draft, error) {
+	d := &draft{options: o}
+	if o.version != semver.Canonical(o.version) || o.version == "" {
+		return nil, fmt.Errorf("-version %q is not a semantic version: use one such as v0.1.0 or v0.2.0-rc.1",
+			o.version)
+	}
+	if err := d.checkFolders(); err != nil {
+		return nil, err
+	}
+	if err := d.readCommit(ctx); err != nil {
+		return nil, err
+	}
+	if o.isSnapshot {
+		return d, nil
+	}
+	return d, d.checkSource(ctx)
+}
+
+// checkFolders returns an error if the output has files that are not those of a release.
+func (d *draft) checkFolders() (err error) {
+	if d.output == "" {
+		return errors.New("name the folder of the release by -o")
+	}
+	if d.source, err = filepath.Abs(d.source); err != nil {
+		return err
+	}
+	if d.output, err = filepath.Abs(d.output); err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(d.source, "cmd", "runlevel")); err != nil {
+		return fmt.Errorf("-source is not the folder of the repository: %w", err)
+	}
+	if entries, err := os.ReadDir(d.output); err != nil || len(entries) == 0 {
+		return nil //nolint:nilerr // it is created
+	}
+	if _, err := os.Stat(filepath.Join(d.output, checksums)); err != nil {
+		return fmt.Errorf("-o %s has files, but no release: choose another folder, or remove it", d.output)
+	}
+	return nil
+}
+
+// readCommit reads the commit of the source, and its time.
+func (d *draft) readCommit(ctx context.Context) (err error) {
+	if d.commit, err = d.git(ctx, "rev-parse", "HEAD"); err != nil {
+		return err
+	}
+	seconds := os.Getenv("SOURCE_DATE_EPOCH")
+	if seconds == "" {
+		if seconds, err = d.git(ctx, "log", "-1", "--format=%ct"); err != nil {
+			return err
+		}
+	}
+	epoch, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return fmt.Errorf("SOURCE_DATE_EPOCH is not a number of seconds: %q", seconds)
+	}
+	d.time = time.Unix(epoch, 0).UTC()
+	return os.Setenv("SOURCE_DATE_EPOCH", seconds) // for the verbs that this process runs
+}
+
+// checkSource returns an error if the worktree is not the commit of the version.
+func (d *draft) checkSource(ctx context.Context) error {
+	changed, err := d.git(ctx, "status", "--porcelain")
+	if err != nil {
+		return err
+	}
+	if changed != "" {
+		return fmt.Errorf("the worktree has changes: commit them, or pass -snapshot for a trial\n%s", changed)
+	}
+	if tagged, err := d.git(ctx, "rev-parse", "--verify", "--quiet", "refs/tags/"+d.version+"^{commit}"); err == nil &&
+		tagged != d.commit {
+		return fmt.Errorf("the tag %s is at commit %s, and the worktree at %s: check out the tag, or choose another "+
+			"version", d.version, tagged, d.commit)
+	}
+	_, err = d.notes()
+	return err
+}
+
+// notes returns the section of the version in CHANGELOG.md.
+func (d *draft) notes() ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(d.source, "CHANGELOG.md"))
+	if err != nil {
+		return nil, err
+	}
+	title := regexp.MustCompile(`(?m)^## \[?` + regexp.QuoteMeta(d.version) + `\b.*$`)
+	if d.isSnapshot {
+		title = regexp.MustCompile(`(?m)^## .*$`)
+	}
+	place := title.FindIndex(text)
+	if place == nil {
+		return nil, fmt.Errorf("CHANGELOG.md has no section \"## %s\": rename \"Unreleased\" to it", d.version)
+	}
+	section, _, _ := bytes.Cut(text[place[1]:], []byte("\n## "))
+	return append(bytes.TrimSpace(section), '\n'), nil
+}
+
+func (d *draft) git(ctx context.Context, arguments ...string) (string, error) {
+	output, err := exec.CommandContext(ctx, "git", append([]string{"-C", d.source}, arguments...)...).Output()
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		return "", fmt.Errorf("git %s: %w: %s", arguments[0], err, bytes.TrimSpace(exit.Stderr))
+	}
+	return strings.TrimSpace(string(output)), err
+}
+
+// checksums is the name of the file with the digests of all files.
+const checksums = "checksums.txt"

@@ -1,0 +1,123 @@
+// Command release writes the files of a release of Runlevel: programs, images, manifests, and the files by which users
+// verify and install them. The same commit gives the same bytes on each machine.
+//
+// It publishes nothing, and sets no tag: docs/releasing.md describes how a maintainer cuts a release. The command
+//
+//	make release VERSION=v0.1.0 KEY=cosign.key
+//
+// runs it. Start with steps.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/text/buildinfo"
+)
+
+// steps write the files of a release, in this order. A step uses the files of the steps before it.
+var steps = []step{
+	{"programs", buildPrograms},
+}
+
+// A step writes some files of a release into its draft.
+type step struct {
+	name string
+	run  func(ctx context.Context, d *draft) error
+}
+
+// options are the flags of the command.
+type options struct {
+	version, source, output, image, key string
+	platforms                           string
+	isUnsigned, isSnapshot              bool
+}
+
+// A draft is a release whose files are being written.
+type draft struct {
+	options
+	folder  string    // of the release's files, renamed to the output once complete
+	scratch string    // folder of files for later steps, such as programs
+	commit  string    // of the source
+	time    time.Time // of the commit, and of all files
+}
+
+const usage = `release writes the files of a release of Runlevel into a folder.
+
+  go run . -version v0.1.0 -source ../.. -o ../../bin/release -key cosign.key
+
+SOURCE_DATE_EPOCH is the time of all files; the default is the time of the commit. COSIGN_PASSWORD is the password of
+the key.
+
+Flags:
+`
+
+func main() {
+	var o options
+	flag.StringVar(&o.version, "version", "", "the version, such as v0.1.0")
+	flag.StringVar(&o.source, "source", "../..", "the folder of the repository")
+	flag.StringVar(&o.output, "o", "", "the folder of the release; an earlier release there is replaced")
+	flag.StringVar(&o.image, "image", "registry.example/runlevel",
+		"the repository that the image will be pushed to, for the manifests and the signatures")
+	flag.StringVar(&o.key, "key", "", "the private key of the signatures: ECDSA P-256, in PEM or encrypted by cosign")
+	flag.StringVar(&o.platforms, "platforms",
+		"linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64",
+		"the platforms of the command line")
+	flag.BoolVar(&o.isUnsigned, "unsigned", false, "do not sign, for a trial without a key")
+	flag.BoolVar(&o.isSnapshot, "snapshot", false,
+		"do not check the worktree, the tag and CHANGELOG.md, for a trial of uncommitted changes")
+	flag.Usage = func() { fmt.Fprint(os.Stderr, usage); flag.PrintDefaults() }
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := write(ctx, o)
+	if ctx.Err() != nil {
+		err = errors.New("interrupted: nothing was written")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+// write writes a release to its folder, or nothing.
+func write(ctx context.Context, o options) error {
+	d, err := check(ctx, o)
+	if err != nil {
+		return err
+	}
+	buildinfo.Version, buildinfo.Commit = d.version, d.commit // of the verbs that this process runs
+	if err := os.MkdirAll(filepath.Dir(d.output), 0o755); err != nil {
+		return err
+	}
+	parent, err := os.MkdirTemp(filepath.Dir(d.output), ".release-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(parent)
+	d.folder, d.scratch = filepath.Join(parent, "release"), filepath.Join(parent, "scratch")
+	if err := errors.Join(os.Mkdir(d.folder, 0o755), os.Mkdir(d.scratch, 0o755)); err != nil {
+		return err
+	}
+	for i, s := range steps {
+		begin := time.Now()
+		fmt.Fprintf(os.Stderr, "[%d/%d] %s\n", i+1, len(steps), s.name)
+		if err := s.run(ctx, d); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		fmt.Fprintf(os.Stderr, "        %s\n", time.Since(begin).Round(100*time.Millisecond))
+	}
+	if err := errors.Join(os.RemoveAll(d.output), os.Rename(d.folder, d.output)); err != nil {
+		return err
+	}
+	fmt.Printf("%s of commit %s is in %s\n", d.version, strings.TrimSpace(d.commit), d.output)
+	return nil
+}
