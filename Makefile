@@ -70,6 +70,9 @@ image: ## write an OCI image of the programs for linux/amd64 and linux/arm64 to 
 release: ## write all files of a release to bin/release: make release VERSION=v0.1.0 KEY=cosign.key (set RELEASEFLAGS: -unsigned, -snapshot)
 	cd tools/release && $(GO) run . -version "$(VERSION)" -source ../.. -o ../../bin/release $(if $(KEY),-key "$(abspath $(KEY))") $(RELEASEFLAGS)
 
+demo-svg: build ## record docs/demo.svg, the terminal in the README, on a sandbox of its own
+	cd tools/site && $(GO) run ./record
+
 generate: ## regenerate what is made from other files
 	$(GO) test ./install ./manifests -run TestDefinitionsAreThoseOfTheModule -update
 	$(GO) test ./internal/machines/infra/v1alpha1 ./internal/machines/capi/controlplane/v1alpha1 -run TestGeneratedFilesAreCurrent -update
@@ -83,4 +86,4 @@ clean: ## remove what was built here; the programs of the control plane stay in 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.PHONY: build check test test-node lint install demo bench image release generate clean help
+.PHONY: build check test test-node lint install demo bench image release demo-svg generate clean help
