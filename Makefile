@@ -73,6 +73,9 @@ release: ## write all files of a release to bin/release: make release VERSION=v0
 demo-svg: build ## record docs/demo.svg, the terminal in the README, on a sandbox of its own
 	cd tools/site && $(GO) run ./record
 
+programs: ## write the archives of the sandbox's programs to bin/programs, and their digests to the source: make programs VERSION=v0.1.0
+	cd tools/release && $(GO) run ./archives -update -release "$(VERSION)"
+
 generate: ## regenerate what is made from other files
 	$(GO) test ./install ./manifests -run TestDefinitionsAreThoseOfTheModule -update
 	$(GO) test ./internal/machines/infra/v1alpha1 ./internal/machines/capi/controlplane/v1alpha1 -run TestGeneratedFilesAreCurrent -update
@@ -86,4 +89,4 @@ clean: ## remove what was built here; the programs of the control plane stay in 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.PHONY: build check test test-node lint install demo bench image release demo-svg generate clean help
+.PHONY: build check test test-node lint install demo bench image release programs demo-svg generate clean help

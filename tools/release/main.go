@@ -26,6 +26,7 @@ import (
 // steps write the files of a release, in this order. A step uses the files of the steps before it.
 var steps = []step{
 	{"programs", buildPrograms},
+	{"programs of the sandbox", addSandboxPrograms},
 }
 
 // A step writes some files of a release into its draft.

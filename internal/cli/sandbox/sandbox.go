@@ -36,7 +36,7 @@ Deployments roll out and Jobs complete, but no container runs. With --real-nodes
 run containers (Linux, as root).
 
 The programs come from the folder that KUBEBUILDER_ASSETS names, or from a cache.
-Otherwise they are built from Go modules, which takes some minutes, once.`,
+Otherwise they are downloaded, or built from Go modules, which takes some minutes, once.`,
 		Example: `  runlevel sandbox up --detach
   kubectl --kubeconfig "$(runlevel sandbox kubeconfig)" get nodes
   runlevel sandbox down
@@ -243,10 +243,12 @@ func printLog(ctx context.Context, out io.Writer, name, component string, follow
 	}
 }
 
-const buildHelp = `Find the programs of the control plane, or build them, and print their paths. The
-other commands do this when necessary; this one does it ahead of time. A build takes
-about 5 minutes on 2 cores, once; if it is interrupted, the next one continues. The
-programs of real nodes, kubelet and kube-proxy, take about 4 minutes more.`
+const buildHelp = `Find the programs of the control plane, download them from a release of Runlevel, or
+build them, and print their paths. The other commands do this when necessary; this one
+does it ahead of time. RUNLEVEL_SANDBOX_DOWNLOADS is the address of a mirror of the
+release's files, or "none". A build takes about 5 minutes on 2 cores, once; if it is
+interrupted, the next one continues. The programs of real nodes, kubelet and kube-proxy,
+are always built, which takes about 4 minutes more.`
 
 func newSandboxBuild(streams core.Streams) *cobra.Command {
 	var (
@@ -255,7 +257,7 @@ func newSandboxBuild(streams core.Streams) *cobra.Command {
 	)
 	command := &cobra.Command{
 		Use:   "build",
-		Short: "Find or build the programs of the control plane, and print their paths",
+		Short: "Find, download or build the programs of the control plane, and print their paths",
 		Long:  buildHelp,
 		Example: `  runlevel sandbox build
   runlevel sandbox build --real-nodes`,
@@ -268,7 +270,7 @@ func newSandboxBuild(streams core.Streams) *cobra.Command {
 	return command
 }
 
-// printPrograms finds or builds the programs of a sandbox, and prints their paths.
+// printPrograms finds, downloads or builds the programs of a sandbox, and prints their paths.
 func printPrograms(ctx context.Context, forNodes bool, format core.Output, streams core.Streams) error {
 	names := sandbox.Components()
 	if forNodes {

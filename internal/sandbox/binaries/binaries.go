@@ -1,9 +1,11 @@
-// Package binaries finds the programs of a control plane and of its nodes, or builds them.
+// Package binaries finds the programs of a control plane and of its nodes, downloads or builds them.
 //
-// Locate searches the folder that KUBEBUILDER_ASSETS names, and then the user's cache. Missing programs are built from
-// Go modules: the five programs of the control plane as one program that acts by the name by which it is called, the
-// two programs of real nodes as another one. The modules are the folders of sandbox/ in the repository. They are packed
-// into this package, so that a Runlevel that was installed without its sources can build them, too.
+// Locate searches the folder that KUBEBUILDER_ASSETS names, and then the user's cache. Missing programs of the control
+// plane are downloaded from a release of Runlevel, and verified by a digest. Programs without an archive, or whose
+// download failed, are built from Go modules: the five programs of the control plane as one program that acts by the
+// name by which it is called, the two programs of real nodes as another one. The modules are the folders of sandbox/ in
+// the repository. They are packed into this package, so that a Runlevel that was installed without its sources can
+// build them, too. WriteArchives writes the archives of a release.
 //
 // Package sandbox starts the programs. Start with Locate.
 package binaries
@@ -17,7 +19,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 )
 
 // AssetsVariable names the folder that is searched first. The test tools of the Kubernetes ecosystem use the same
@@ -38,8 +39,8 @@ const (
 // NodeNames lists the programs of a node that runs containers.
 func NodeNames() []string { return []string{Kubelet, KubeProxy} }
 
-// Locate returns the files of the named programs. If programs have to be built, which takes minutes, Locate reports the
-// build to progress, which may be nil.
+// Locate returns the files of the named programs. If programs have to be downloaded or built, which takes minutes,
+// Locate reports that to progress, which may be nil.
 func Locate(ctx context.Context, names []string, progress io.Writer) (map[string]string, error) {
 	if !slices.Contains([]string{"linux", "darwin"}, runtime.GOOS) {
 		return nil, fmt.Errorf("a Kubernetes control plane runs on Linux and macOS, not on %s; on Windows, use WSL",
@@ -67,7 +68,11 @@ func Locate(ctx context.Context, names []string, progress io.Writer) (map[string
 		if err != nil {
 			return nil, err
 		}
-		dir, err := (&store{dir: cache, module: m}).ensure(ctx, progress)
+		download, err := m.findDownload()
+		if err != nil {
+			return nil, err
+		}
+		dir, err := (&store{dir: cache, module: m, download: download}).ensure(ctx, progress)
 		if err != nil {
 			return nil, err
 		}
@@ -104,9 +109,4 @@ func findAssets(dir string, names []string) (found map[string]string, missing []
 		}
 	}
 	return found, missing, nil
-}
-
-// key identifies a build: version, platform and hash of the module.
-func (m *module) key() string {
-	return strings.Join([]string{m.version, runtime.GOOS, runtime.GOARCH, m.hash[:12]}, "-")
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,7 @@ func newStore(t *testing.T, archive string) *store {
 			names: Names(), cache: "control-plane", contents: "the control plane (Kubernetes %s)",
 			duration: "about 5 minutes",
 			files:    txtar.Parse([]byte(archive)), version: "v1.36.3", hash: "0123456789abcdef",
+			os: runtime.GOOS, arch: runtime.GOARCH,
 		},
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"time"
 )
@@ -22,10 +21,10 @@ func compile(ctx context.Context, dir, output string, m *module, progress io.Wri
 			"folder that has %s", AssetsVariable, strings.Join(m.names, ", "))
 	}
 	fmt.Fprintf(progress, "building "+m.contents+" from Go modules: once only, %s\n", m.version, m.duration)
-	builder := &builder{goCommand: goCommand, dir: dir, meter: newMeter(progress)}
+	builder := &builder{goCommand: goCommand, dir: dir, module: m, meter: newMeter(progress)}
 	defer builder.meter.close()
 
-	stale, err := builder.stalePackages(ctx, m)
+	stale, err := builder.stalePackages(ctx)
 	if err != nil {
 		return err
 	}
@@ -36,7 +35,7 @@ func compile(ctx context.Context, dir, output string, m *module, progress io.Wri
 	if err := builder.run(ctx, nil, count, append(args, ".")...); err != nil {
 		return err
 	}
-	builder.meter.done()
+	builder.meter.done("built")
 	return nil
 }
 
@@ -44,13 +43,14 @@ func compile(ctx context.Context, dir, output string, m *module, progress io.Wri
 type builder struct {
 	goCommand string
 	dir       string
+	module    *module
 	meter     *meter
 }
 
 // stalePackages downloads the modules, and returns the number of packages that have to be compiled.
-func (b *builder) stalePackages(ctx context.Context, m *module) (int, error) {
+func (b *builder) stalePackages(ctx context.Context) (int, error) {
 	var names bytes.Buffer
-	args := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, m.buildFlags()...)
+	args := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, b.module.buildFlags()...)
 	if err := b.run(ctx, &names,
 		b.meter.begin("downloading modules: %d", 0, func(line string) bool {
 			return strings.HasPrefix(line, "go: downloading ")
@@ -67,7 +67,11 @@ func (b *builder) run(ctx context.Context, stdout io.Writer, take func(line stri
 	cmd.Dir = b.dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GO111MODULE=on",
 		"GOTMPDIR="+b.dir, // temporary files of a killed build are removed with the draft
-		"GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
+		"GOOS="+b.module.os, "GOARCH="+b.module.arch,
+		"GOAMD64=v1", "GOARM64=v8.0") // programs of an archive run on each processor
+	if b.module.toolchain != "" {
+		cmd.Env = append(cmd.Env, "GOTOOLCHAIN="+b.module.toolchain)
+	}
 	interruptible(cmd)
 	cmd.WaitDelay = 10 * time.Second // the go command removes its temporary files
 	cmd.Stdout = stdout

@@ -10,7 +10,7 @@ import (
 // printInterval is the time between two lines about a build: short enough for a user, long enough for a log.
 const printInterval = 10 * time.Second
 
-// A meter prints the progress of a build every few seconds.
+// A meter prints the progress of a build or of a download every few seconds.
 type meter struct {
 	out     io.Writer
 	began   time.Time
@@ -47,6 +47,12 @@ func (m *meter) begin(format string, total int, isStep func(line string) bool) f
 	}
 }
 
+func (m *meter) set(count int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.count = count
+}
+
 // remaining estimates the remaining time of the phase, whose steps take about the same time.
 func (m *meter) remaining() string {
 	if m.count == 0 || m.count >= m.total {
@@ -56,11 +62,11 @@ func (m *meter) remaining() string {
 	return fmt.Sprintf(", about %s left", duration.Round(10*time.Second))
 }
 
-// done prints the duration of the build.
-func (m *meter) done() {
+// done prints how long it took until the programs were built or downloaded.
+func (m *meter) done(result string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	fmt.Fprintf(m.out, "built in %s\n", time.Since(m.began).Round(time.Second))
+	fmt.Fprintf(m.out, "%s in %s\n", result, time.Since(m.began).Round(time.Second))
 }
 
 func (m *meter) close() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"golang.org/x/mod/modfile"
@@ -31,6 +32,9 @@ type module struct {
 	files    *txtar.Archive
 	version  string // version of Kubernetes
 	hash     string // hash of all files
+
+	os, arch  string // platform of the build
+	toolchain string // version of Go that compiles; empty for that of the go command
 }
 
 // modules returns the packed modules.
@@ -69,6 +73,7 @@ func Version() string {
 
 // unpack returns the module with the files of an archive.
 func (m module) unpack(packed []byte) (*module, error) {
+	m.os, m.arch = runtime.GOOS, runtime.GOARCH
 	m.files, m.hash = txtar.Parse(packed), fmt.Sprintf("%x", sha256.Sum256(packed))
 	for _, file := range m.files.Files {
 		if file.Name != "go.mod" {
@@ -88,6 +93,11 @@ func (m module) unpack(packed []byte) (*module, error) {
 		return nil, fmt.Errorf("the packed module %s has no version of Kubernetes", m.cache)
 	}
 	return &m, nil
+}
+
+// key identifies a build: version, platform and hash of the module.
+func (m *module) key() string {
+	return strings.Join([]string{m.version, m.os, m.arch, m.hash[:12]}, "-")
 }
 
 // write unpacks the module into a folder.

@@ -18,8 +18,9 @@ import (
 
 // A store is the folder of built programs, with a folder for each build, which is renamed when the build is complete.
 type store struct {
-	dir    string
-	module *module
+	dir      string
+	module   *module
+	download *download // nil if the programs can only be compiled
 }
 
 const (
@@ -108,7 +109,7 @@ func (s *store) build(ctx context.Context, final string, progress io.Writer) (er
 	return nil
 }
 
-// fill compiles the module into dir and links all names to the program.
+// fill downloads or compiles the program into dir and links all names to it.
 func (s *store) fill(ctx context.Context, dir string, progress io.Writer) error {
 	source := filepath.Join(dir, "module")
 	if err := os.Mkdir(source, 0o700); err != nil {
@@ -118,8 +119,19 @@ func (s *store) fill(ctx context.Context, dir string, progress io.Writer) error 
 		return Explain("create the folder of the build", err)
 	}
 	built := filepath.Join(dir, program)
-	if err := compile(ctx, source, built, s.module, progress); err != nil {
-		return err
+	downloaded := s.download != nil
+	if downloaded {
+		if err := s.download.run(ctx, built, s.module, progress); ctx.Err() != nil {
+			return fmt.Errorf("download interrupted: %w", context.Cause(ctx))
+		} else if err != nil {
+			fmt.Fprintf(progress, "cannot download the programs, compiling them instead: %v\n", err)
+			downloaded = false
+		}
+	}
+	if !downloaded {
+		if err := compile(ctx, source, built, s.module, progress); err != nil {
+			return err
+		}
 	}
 	info, err := os.Stat(built)
 	if err != nil {
