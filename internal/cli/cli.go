@@ -10,8 +10,11 @@ package cli
 import (
 	"context"
 	"flag"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -52,6 +55,7 @@ Exit codes: 0 for success, 1 for findings or a failure, 2 for misuse.`,
   runlevel sandbox up --detach
   kubectl --kubeconfig "$(runlevel sandbox kubeconfig)" get nodes
   runlevel sandbox down`,
+		Annotations:   displayName(os.Args[0]),
 		Version:       core.ReadVersion().Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -71,6 +75,14 @@ Exit codes: 0 for success, 1 for findings or a failure, 2 for misuse.`,
 	checkDefaults(root)
 	completeFlags(root)
 	return root
+}
+
+// displayName makes help and errors name "kubectl runlevel" if kubectl runs this program as a plugin.
+func displayName(program string) map[string]string {
+	if strings.HasPrefix(filepath.Base(program), "kubectl-") {
+		return map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl runlevel"}
+	}
+	return nil
 }
 
 // refuseEmptyFlags returns an error for a text flag with an empty value, such as an unset variable of a shell. If an
