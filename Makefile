@@ -40,13 +40,14 @@ test-node: build ## run the tests of the image on real nodes (Linux, root, conta
 	cd tools && $(GO) run ./image -source .. -o ../bin/image-node linux/$(shell $(GO) env GOARCH)
 	RUNLEVEL_TEST_NODES=$(RUNLEVEL_TEST_NODES) RUNLEVEL_TEST_IMAGE=$(CURDIR)/bin/image-node $(SUITE) -parallel 8 -v ./internal/sandbox/realnode ./install/e2e
 
-lint: ## gofmt, vet, staticcheck and the house test
+lint: ## gofmt, vet, staticcheck, actionlint and the house test
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
 	$(GO) vet ./...
 	cd tools && $(GO) vet ./...
 	cd tools/release && $(GO) vet ./...
 	cd bench && $(GO) vet $(MEASURES)
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+	$(GO) tool -modfile=tools/go.mod actionlint .github/workflows/*.yaml
 	$(GO) test ./internal/house
 
 install: build ## copy bin/runlevel to $(PREFIX)/bin, and say so if the shell finds another program of that name first
