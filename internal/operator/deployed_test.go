@@ -44,7 +44,14 @@ const system = "runlevel-system"
 // their service account, and no others.
 func (s *stage) deploy(image string, change ...func(*appsv1.Deployment)) *hostpods.HostPods {
 	s.t.Helper()
-	for _, object := range s.installed(image, change...) {
+	s.applyAll(s.withRelease(install.Objects(), image, change...))
+	return s.runPods(map[string]string{"runlevel-cluster": sandboxtest.Program(s.t, "runlevel-cluster")})
+}
+
+// applyAll applies objects as kubectl does.
+func (s *stage) applyAll(objects []*unstructured.Unstructured) {
+	s.t.Helper()
+	for _, object := range objects {
 		err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, patience, true,
 			func(ctx context.Context) (bool, error) {
 				return s.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()),
@@ -52,10 +59,14 @@ func (s *stage) deploy(image string, change ...func(*appsv1.Deployment)) *hostpo
 			})
 		s.must(err)
 	}
+}
+
+// runPods runs the pods of the operator as processes of programs, which have the name of the container's command.
+func (s *stage) runPods(programs map[string]string) *hostpods.HostPods {
+	s.t.Helper()
 	pods, err := hostpods.Start(s.t.Context(), hostpods.Options{
 		Config: s.sandbox.Config, Namespace: system, Selector: "app.kubernetes.io/name=runlevel-operator",
-		Programs: map[string]string{"runlevel-cluster": sandboxtest.Program(s.t, "runlevel-cluster")},
-		Folder:   s.t.TempDir(),
+		Programs: programs, Folder: s.t.TempDir(),
 	})
 	s.must(err)
 	s.t.Cleanup(func() {
@@ -77,11 +88,12 @@ func (s *stage) tail(pods *hostpods.HostPods) {
 	}
 }
 
-// installed returns the manifests of the operator, for a release.
-func (s *stage) installed(image string, change ...func(*appsv1.Deployment)) []*unstructured.Unstructured {
+// withRelease returns the manifests of the operator, for a release.
+func (s *stage) withRelease(objects []*unstructured.Unstructured, image string,
+	change ...func(*appsv1.Deployment)) []*unstructured.Unstructured {
 	s.t.Helper()
 	var all []*unstructured.Unstructured
-	for _, object := range install.Objects() {
+	for _, object := range objects {
 		if object.GetKind() != "Deployment" {
 			all = append(all, object)
 			continue
@@ -200,6 +212,18 @@ func TestTheOperatorAsItIsShipped(t *testing.T) {
 	s.checkRights()
 }
 
+// ownManifests returns the manifests of the operator as files of a release, which applies them at level 15.
+func (s *stage) ownManifests(objects []*unstructured.Unstructured, change ...func(*appsv1.Deployment)) string {
+	s.t.Helper()
+	var files strings.Builder
+	for i, object := range s.withRelease(objects, "{{.ReleaseImage}}", change...) {
+		text, err := yaml.Marshal(object.Object)
+		s.must(err)
+		fmt.Fprintf(&files, "-- manifests/0000_15_runlevel_%02d.yaml --\n%s", i, text)
+	}
+	return files.String()
+}
+
 // TestAnUpdateReplacesTheOperator: the release has the operator's own manifests. The new process continues the update
 // of the old one.
 func TestAnUpdateReplacesTheOperator(t *testing.T) {
@@ -209,14 +233,7 @@ func TestAnUpdateReplacesTheOperator(t *testing.T) {
 		name := func(d *appsv1.Deployment) {
 			d.Spec.Template.Annotations = map[string]string{"example.com/version": version}
 		}
-		var files strings.Builder
-		files.WriteString(shop)
-		for i, object := range s.installed("{{.ReleaseImage}}", name) {
-			text, err := yaml.Marshal(object.Object)
-			s.must(err)
-			fmt.Fprintf(&files, "-- manifests/0000_15_runlevel_%02d.yaml --\n%s", i, text)
-		}
-		return s.push(version, files.String())
+		return s.push(version, shop+s.ownManifests(install.Objects(), name))
 	}
 	first, second := release("1.0.0"), release("1.0.1")
 	pods := s.deploy(first)

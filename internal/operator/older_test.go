@@ -19,68 +19,26 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/files"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// older is an early commit whose operator leaves out what a newer one may know. It has the present libraries of
-// Kubernetes, so that these are compiled once.
-const older = "20908b330cfab32f2f8fbcce10fd647fcceae442"
-
-// olderEdits make the older programs even older: their templates have no field .Images.
-var olderEdits = map[string][2]string{
-	"pkg/payload/template.go": {"Images         map[string]string", "Pictures       map[string]string"},
-	"pkg/payload/read.go":     {"Images:         r.payload.Images", "Pictures:       r.payload.Images"},
-}
-
-var buildOlder sync.Mutex
-
-// olderProgram returns a program of the older commit. It is built once, beside the present ones.
+// olderProgram returns a program of an earlier commit.
 func olderProgram(t *testing.T, name string) string {
 	t.Helper()
-	buildOlder.Lock()
-	defer buildOlder.Unlock()
-	root, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
-	if err != nil {
-		t.Skip("this test builds an older program, and needs git and a clone: ", err)
-	}
-	top := strings.TrimSpace(string(root))
-	folder := filepath.Join(top, "bin", "older-"+older[:12])
-	program := filepath.Join(folder, name)
-	if _, err := os.Stat(program); err == nil {
-		return program
-	}
-	archive, err := exec.Command("git", "-C", top, "archive", older).Output()
-	if err != nil {
-		t.Skipf("this test builds commit %s, and the clone does not have it: fetch its whole history (%v)", older, err)
-	}
-	source := t.TempDir()
-	unpack := exec.Command("tar", "-x", "-C", source)
-	unpack.Stdin = bytes.NewReader(archive)
-	if out, err := unpack.CombinedOutput(); err != nil {
-		t.Fatalf("unpack the older commit: %v\n%s", err, out)
-	}
-	for file, edit := range olderEdits {
-		text, err := os.ReadFile(filepath.Join(source, file))
-		if err != nil || !bytes.Contains(text, []byte(edit[0])) {
-			t.Fatalf("%s of the older commit has no %q (%v)", file, edit[0], err)
-		}
-		text = bytes.Replace(text, []byte(edit[0]), []byte(edit[1]), 1)
-		if err := os.WriteFile(filepath.Join(source, file), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	build := exec.Command("go", "build", "-o", folder+"/", "./cmd/runlevel", "./cmd/runlevel-cluster")
-	build.Dir = source
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the older programs: %v\n%s", err, out)
-	}
-	return program
+	return filepath.Join(sandboxtest.Older(t), name)
 }
 
 // runOlder runs the older command line, and returns its output and exit code.
 func (s *stage) runOlder(t *testing.T, arguments ...string) (out string, code int) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), olderProgram(t, "runlevel"), arguments...)
+	return s.runProgram(t, olderProgram(t, "runlevel"), arguments...)
+}
+
+// runProgram runs a command line, and returns its output and exit code.
+func (s *stage) runProgram(t testing.TB, program string, arguments ...string) (out string, code int) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), program, arguments...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+s.sandbox.Kubeconfig)
 	text, err := command.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {

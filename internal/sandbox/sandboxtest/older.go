@@ -1,0 +1,76 @@
+package sandboxtest
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// older is an early commit whose operator leaves out what a newer one may know. It has the present libraries of
+// Kubernetes, so that these are compiled once.
+const older = "20908b330cfab32f2f8fbcce10fd647fcceae442"
+
+// olderEdits give the older programs a version, and templates without the field .Images.
+var olderEdits = map[string][2]string{
+	"internal/cli/core/version.go": {"info.Version = build.Main.Version", `info.Version = "v0.0.9"`},
+	"pkg/payload/template.go":      {"Images         map[string]string", "Pictures       map[string]string"},
+	"pkg/payload/read.go":          {"Images:         r.payload.Images", "Pictures:       r.payload.Images"},
+}
+
+// Older returns a folder with the programs runlevel and runlevel-cluster of an earlier commit, and its folders install
+// and manifests. The programs are built once, beside the present ones. A test without git, or without that commit, is
+// skipped.
+func Older(t testing.TB) string {
+	t.Helper()
+	NeedControlPlane(t)
+	builds.Lock()
+	defer builds.Unlock()
+	output, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
+	if err != nil {
+		t.Skip("this test builds an older program, and needs git and a clone: ", err)
+	}
+	top := strings.TrimSpace(string(output))
+	folder := filepath.Join(top, "bin", "older-"+older[:12])
+	if _, err := os.Stat(filepath.Join(folder, "manifests")); err == nil {
+		return folder
+	}
+	if err := exec.Command("git", "-C", top, "cat-file", "-e", older+"^{commit}").Run(); err != nil {
+		t.Skipf("this test builds commit %s, and the clone does not have it: fetch its whole history", older)
+	}
+	source := t.TempDir()
+	unpack(t, top, source)
+	for file, edit := range olderEdits {
+		text, err := os.ReadFile(filepath.Join(source, file))
+		if err != nil || !bytes.Contains(text, []byte(edit[0])) {
+			t.Fatalf("%s of the older commit has no %q (%v)", file, edit[0], err)
+		}
+		text = bytes.Replace(text, []byte(edit[0]), []byte(edit[1]), 1)
+		if err := os.WriteFile(filepath.Join(source, file), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.Command("go", "build", "-o", folder+"/", "./cmd/runlevel", "./cmd/runlevel-cluster")
+	build.Dir = source
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the older programs: %v\n%s", err, out)
+	}
+	unpack(t, top, folder, "install/*.yaml", "manifests/*.yaml")
+	return folder
+}
+
+// unpack writes files of the older commit into a folder; all, if no paths are named.
+func unpack(t testing.TB, repository, folder string, paths ...string) {
+	t.Helper()
+	archive, err := exec.Command("git", append([]string{"-C", repository, "archive", older}, paths...)...).Output()
+	if err != nil {
+		t.Fatal("read the older commit: ", err)
+	}
+	tar := exec.Command("tar", "-x", "-C", folder)
+	tar.Stdin = bytes.NewReader(archive)
+	if out, err := tar.CombinedOutput(); err != nil {
+		t.Fatalf("unpack the older commit: %v\n%s", err, out)
+	}
+}
