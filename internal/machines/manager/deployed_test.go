@@ -59,7 +59,8 @@ func deploy(t *testing.T, version string) {
 func TestTheControllerAsItIsShipped(t *testing.T) {
 	t.Parallel()
 	deploy(t, "1.0.0")
-	pods := runPods(t, deployed.Sandbox(t).Config)
+	pods := runPods(t, deployed.Sandbox(t).Config,
+		map[string]string{"runlevel-cluster": sandboxtest.Program(t, "runlevel-cluster")})
 	scheme, err := manager.NewScheme()
 	if err != nil {
 		t.Fatal(err)
