@@ -15,8 +15,8 @@ import (
 	"github.com/runlevel/runlevel/manifests"
 )
 
-// TestTheControllerIsUpgradedAndDowngraded goes from an earlier commit to the present one and back, with machines at all
-// stages of their deletion. Each command line applies its own manifests, and reads the record of the other.
+// TestTheControllerIsUpgradedAndDowngraded goes from an earlier commit to the present one and back, with machines at
+// all stages of their deletion. Each command line applies its own manifests, and reads the record of the other.
 func TestTheControllerIsUpgradedAndDowngraded(t *testing.T) {
 	t.Parallel()
 	folder := sandboxtest.Older(t)
