@@ -32,6 +32,7 @@ test: lint build ## lint, then run all tests on a real control plane (set TESTFL
 	$(SUITE) ./...
 	cd tools && $(SUITE) ./image ./rules
 	cd tools/release && $(SUITE) ./...
+	cd tools/helm && $(SUITE) -vet=all .
 
 # What runs in containers on real nodes. Set RUNLEVEL_TEST_NODES=required to fail where these can't run.
 RUNLEVEL_TEST_NODES ?= wanted

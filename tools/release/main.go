@@ -26,6 +26,7 @@ import (
 // steps write the files of a release, in this order. A step uses the files of the steps before it.
 var steps = []step{
 	{"programs", buildPrograms},
+	{"charts", writeCharts},
 	{"programs of the sandbox", addSandboxPrograms},
 }
 
