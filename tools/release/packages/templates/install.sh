@@ -138,10 +138,10 @@ main() {
 	tar -xzf "$work/$archive" -C "$work/files" || fail "could not unpack $archive"
 
 	place 644 completions/runlevel.bash share/bash-completion/completions runlevel
-	place 644 completions/runlevel.zsh share/zsh/site-functions _runlevel
+	place 644 completions/_runlevel share/zsh/site-functions _runlevel
 	place 644 completions/runlevel.fish share/fish/vendor_completions.d runlevel.fish
-	for page in "$work"/files/man/*.1; do
-		place 644 "man/${page##*/}" share/man/man1 "${page##*/}"
+	for page in "$work"/files/man/man1/*.1; do
+		place 644 "man/man1/${page##*/}" share/man/man1 "${page##*/}"
 	done
 	place 755 runlevel bin runlevel
 	ln -sf runlevel "$prefix/bin/kubectl-runlevel"

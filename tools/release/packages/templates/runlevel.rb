@@ -27,9 +27,9 @@ class Runlevel < Formula
     bin.install "runlevel"
     bin.install_symlink "runlevel" => "kubectl-runlevel"
     bash_completion.install "completions/runlevel.bash" => "runlevel"
-    zsh_completion.install "completions/runlevel.zsh" => "_runlevel"
+    zsh_completion.install "completions/_runlevel" => "_runlevel"
     fish_completion.install "completions/runlevel.fish"
-    man1.install Dir["man/*.1"]
+    man1.install Dir["man/man1/*.1"]
   end
 
   test do
