@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// A Release is what the files say of a release.
+// A Release has the facts that the files state.
 type Release struct {
 	Version   string    // with the v of its tag
 	Time      time.Time // of the commit: files of packages have it, too

@@ -41,7 +41,7 @@ var script = []string{
 }
 
 func main() {
-	program := flag.String("runlevel", "../../bin/runlevel", "the program that is shown")
+	program := flag.String("runlevel", "../../bin/runlevel", "the program to record")
 	source := flag.String("source", "../..", "the folder in which it runs")
 	output := flag.String("o", "../../docs/demo.svg", "where the picture is written")
 	flag.Parse()
