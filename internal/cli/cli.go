@@ -55,7 +55,6 @@ Exit codes: 0 for success, 1 for findings or a failure, 2 for misuse.`,
   runlevel sandbox up --detach
   kubectl --kubeconfig "$(runlevel sandbox kubeconfig)" get nodes
   runlevel sandbox down`,
-		Annotations:   displayName(os.Args[0]),
 		Version:       core.ReadVersion().Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -64,6 +63,9 @@ Exit codes: 0 for success, 1 for findings or a failure, 2 for misuse.`,
 		PersistentPreRunE: func(command *cobra.Command, _ []string) error {
 			return refuseEmptyFlags(command.Flags())
 		},
+	}
+	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") { // kubectl runs it as a plugin
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl runlevel"}
 	}
 	root.SetFlagErrorFunc(wrongFlag)
 	root.SetVersionTemplate("runlevel {{.Version}}\n")
@@ -75,14 +77,6 @@ Exit codes: 0 for success, 1 for findings or a failure, 2 for misuse.`,
 	checkDefaults(root)
 	completeFlags(root)
 	return root
-}
-
-// displayName makes help and errors name "kubectl runlevel" if kubectl runs this program as a plugin.
-func displayName(program string) map[string]string {
-	if strings.HasPrefix(filepath.Base(program), "kubectl-") {
-		return map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl runlevel"}
-	}
-	return nil
 }
 
 // refuseEmptyFlags returns an error for a text flag with an empty value, such as an unset variable of a shell. If an

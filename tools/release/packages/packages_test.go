@@ -89,10 +89,10 @@ func (p *published) addArchive(t *testing.T, system, processor string) {
 		program:                     "#!/bin/sh\necho runlevel " + version + "\n",
 		"LICENSE":                   "Apache License\n",
 		"completions/runlevel.bash": "# bash\n",
-		"completions/_runlevel":  "#compdef runlevel\n",
+		"completions/_runlevel":     "#compdef runlevel\n",
 		"completions/runlevel.fish": "# fish\n",
-		"man/man1/runlevel.1":            ".TH runlevel 1\n",
-		"man/man1/runlevel-apply.1":      ".TH runlevel-apply 1\n",
+		"man/man1/runlevel.1":       ".TH runlevel 1\n",
+		"man/man1/runlevel-apply.1": ".TH runlevel-apply 1\n",
 	} {
 		mode := fs.FileMode(0o644)
 		if name == program {
