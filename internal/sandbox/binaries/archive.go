@@ -117,7 +117,7 @@ func pack(file string, names []string) ([]byte, error) {
 func unpack(packed io.Reader, file string) error {
 	unzipped, err := gzip.NewReader(packed)
 	if err != nil {
-		return fmt.Errorf("not an archive: %w", err)
+		return fmt.Errorf("it is not an archive: %w", err)
 	}
 	archive := tar.NewReader(unzipped)
 	for header, err := archive.Next(); err == nil; header, err = archive.Next() {
@@ -131,5 +131,5 @@ func unpack(packed io.Reader, file string) error {
 		_, err = io.Copy(content, archive)
 		return errors.Join(err, content.Close())
 	}
-	return fmt.Errorf("the archive has no %s", program)
+	return fmt.Errorf("it has no %s", program)
 }

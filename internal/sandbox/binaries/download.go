@@ -67,7 +67,7 @@ func (d *download) run(ctx context.Context, file string, m *module, progress io.
 		return err
 	}
 	if digest := fmt.Sprintf("%x", hash.Sum(nil)); digest != d.digest {
-		return fmt.Errorf("%s has the digest %s, want %s", d.address, digest, d.digest)
+		return fmt.Errorf("its digest is %s, want %s", digest, d.digest)
 	}
 	if _, err := archive.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -81,13 +81,12 @@ func (d *download) run(ctx context.Context, file string, m *module, progress io.
 
 // fetch writes the file at the address to a writer.
 func (d *download) fetch(ctx context.Context, out io.Writer, meter *meter) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, maxDuration, fmt.Errorf("%s took longer than %s", d.address,
-		maxDuration))
+	ctx, cancel := context.WithTimeoutCause(ctx, maxDuration, fmt.Errorf("it took longer than %s", maxDuration))
 	defer cancel()
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	silence := time.AfterFunc(d.maxSilence, func() {
-		abort(fmt.Errorf("%s sent nothing for %s", d.address, d.maxSilence))
+		abort(fmt.Errorf("the server sent nothing for %s", d.maxSilence))
 	})
 	defer silence.Stop()
 
@@ -95,13 +94,15 @@ func (d *download) fetch(ctx context.Context, out io.Writer, meter *meter) error
 	if err != nil {
 		return err
 	}
+	request.Header.Set("Accept-Encoding", "identity") // the digest is that of the compressed file
+	meter.begin("downloading: %d MB", 0, nil)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return firstCause(ctx, err)
+		return firstCause(ctx, errors.Unwrap(err)) // without the address
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", d.address, response.Status)
+		return errors.New(response.Status)
 	}
 	const mega = 1_000_000
 	size := int(response.ContentLength) / mega
@@ -115,7 +116,7 @@ func (d *download) fetch(ctx context.Context, out io.Writer, meter *meter) error
 		return count, err
 	})
 	if _, err := io.Copy(out, io.LimitReader(body, maxArchive)); err != nil {
-		return firstCause(ctx, fmt.Errorf("%s after %d bytes: %w", d.address, read, err))
+		return firstCause(ctx, fmt.Errorf("%w after %d bytes", err, read))
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func TestFailedDownloadIsCompiled(t *testing.T) {
 		},
 		"another content": {
 			serve: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(append(archive, 0)) },
-			want:  "has the digest",
+			want:  "its digest is",
 		},
 		"truncated": {
 			serve: func(w http.ResponseWriter, _ *http.Request) { sendHalf(w, archive) },
