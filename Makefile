@@ -26,6 +26,7 @@ build: ## build bin/runlevel
 
 check: lint ## lint, then run the tests that need no control plane, in about a minute
 	$(SUITE) -short ./...
+	cd tools/site && $(SUITE) -short ./...
 
 test: lint build ## lint, then run all tests on a real control plane (set TESTFLAGS for go test's flags)
 	bin/runlevel sandbox build
@@ -33,6 +34,7 @@ test: lint build ## lint, then run all tests on a real control plane (set TESTFL
 	cd tools && $(SUITE) ./image ./rules
 	cd tools/release && $(SUITE) ./...
 	cd tools/helm && $(SUITE) -vet=all .
+	cd tools/site && $(SUITE) ./...
 
 # What runs in containers on real nodes. Set RUNLEVEL_TEST_NODES=required to fail where these can't run.
 RUNLEVEL_TEST_NODES ?= wanted
@@ -46,6 +48,7 @@ lint: ## gofmt, vet, staticcheck, actionlint and the house test
 	$(GO) vet ./...
 	cd tools && $(GO) vet ./...
 	cd tools/release && $(GO) vet ./...
+	cd tools/site && $(GO) vet ./...
 	cd bench && $(GO) vet $(MEASURES)
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	$(GO) tool -modfile=tools/go.mod actionlint .github/workflows/*.yaml
@@ -71,6 +74,9 @@ image: ## write an OCI image of the programs for linux/amd64 and linux/arm64 to 
 
 release: ## write all files of a release to bin/release: make release VERSION=v0.1.0 KEY=cosign.key (set RELEASEFLAGS: -unsigned, -snapshot)
 	cd tools/release && $(GO) run . -version "$(VERSION)" -source ../.. -o ../../bin/release $(if $(KEY),-key "$(abspath $(KEY))") $(RELEASEFLAGS)
+
+site: ## write the documentation as a site to bin/site: make site VERSION=v0.1.0 (npm ci in tools/site for search and diagrams)
+	cd tools/site && $(GO) run . -version "$(or $(VERSION),main)" -source ../.. -o ../../bin/site
 
 demo-svg: build ## record docs/demo.svg, the terminal in the README, on a sandbox of its own
 	cd tools/site && $(GO) run ./record
