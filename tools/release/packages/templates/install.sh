@@ -103,6 +103,7 @@ find_system() {
 }
 
 main() {
+	umask 022 # root's may hide the files from others
 	version=${RUNLEVEL_VERSION:-{{.Version}}}
 	prefix=${RUNLEVEL_PREFIX:-}
 	base=${RUNLEVEL_BASE_URL:-{{.Base}}}
