@@ -10,6 +10,7 @@ package cli
 import (
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,11 +56,10 @@ Exit codes: 0 for success, 1 for findings or a failure, 2 for misuse.`,
   runlevel sandbox up --detach
   kubectl --kubeconfig "$(runlevel sandbox kubeconfig)" get nodes
   runlevel sandbox down`,
-		Version:       core.ReadVersion().Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
-		RunE:          core.NeedsVerb,
+		RunE:          printHelpOrVersion,
 		PersistentPreRunE: func(command *cobra.Command, _ []string) error {
 			return refuseEmptyFlags(command.Flags())
 		},
@@ -68,7 +68,7 @@ Exit codes: 0 for success, 1 for findings or a failure, 2 for misuse.`,
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl runlevel"}
 	}
 	root.SetFlagErrorFunc(wrongFlag)
-	root.SetVersionTemplate("runlevel {{.Version}}\n")
+	root.Flags().Bool(versionFlag, false, "version for "+root.DisplayName())
 	addVerbosity(root)
 	addVerbs(root, streams)
 	groupFlags(root)
@@ -77,6 +77,18 @@ Exit codes: 0 for success, 1 for findings or a failure, 2 for misuse.`,
 	checkDefaults(root)
 	completeFlags(root)
 	return root
+}
+
+// versionFlag prints the version. Cobra's own flag needs a template for that, and templates make the linker keep all
+// methods of all types.
+const versionFlag = "version"
+
+func printHelpOrVersion(root *cobra.Command, args []string) error {
+	if isWanted, err := root.Flags().GetBool(versionFlag); err != nil || !isWanted {
+		return core.NeedsVerb(root, args)
+	}
+	_, err := fmt.Fprintln(root.OutOrStdout(), "runlevel", core.ReadVersion().Version)
+	return err
 }
 
 // refuseEmptyFlags returns an error for a text flag with an empty value, such as an unset variable of a shell. If an

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -104,13 +106,25 @@ const (
 	helpColumns = 100
 )
 
-// groupFlags makes --help list many flags under headings, after the flags that no heading has.
+// groupFlags makes --help list many flags under headings, after the flags that no heading has. It replaces them in
+// cobra's text: a template of our own would make the linker keep all methods of all types.
 func groupFlags(root *cobra.Command) {
-	cobra.AddTemplateFunc("flagUsages", flagUsages)
-	root.SetUsageTemplate(strings.NewReplacer(
-		".LocalFlags.FlagUsages", "flagUsages .LocalFlags",
-		".InheritedFlags.FlagUsages", "flagUsages .InheritedFlags",
-	).Replace(root.UsageTemplate()))
+	printUsage := root.UsageFunc()
+	root.SetUsageFunc(func(command *cobra.Command) error {
+		out := command.OutOrStderr()
+		var usage bytes.Buffer
+		command.SetOut(&usage)
+		defer command.SetOut(out)
+		if err := printUsage(command); err != nil {
+			return err
+		}
+		text := usage.String()
+		for _, flags := range []*pflag.FlagSet{command.LocalFlags(), command.InheritedFlags()} {
+			text = strings.Replace(text, strings.TrimSpace(flags.FlagUsages()), strings.TrimSpace(flagUsages(flags)), 1)
+		}
+		_, err := io.WriteString(out, text)
+		return err
+	})
 }
 
 func flagUsages(all *pflag.FlagSet) string {

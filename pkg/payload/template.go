@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/template"
 	"text/template/parse"
 
+	"github.com/runlevel/runlevel/internal/text/template"
 	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
@@ -30,7 +30,10 @@ const templateFields = ".ClusterProfile, .Images, .ReleaseImage"
 // for each nested action, and its stack must not overflow.
 const maxTemplate = 1 << 20
 
-// The errors of package text/template have no types: these expressions match their texts.
+// templateName is the name of a template in errors.
+const templateName = "manifest"
+
+// The errors of templates have no types: these expressions match their texts.
 var (
 	templateErrorPlace  = regexp.MustCompile(`^template: manifest:(\d+)(?::\d+)?: `)
 	unknownTemplateName = regexp.MustCompile(
@@ -53,15 +56,18 @@ func renderTemplate(ctx context.Context, text []byte, data templateData) ([]byte
 			&yamltext.TextError{Message: fmt.Sprintf("its template has %d bytes, and may have 1 MiB: put what needs "+
 				"no template into %s/", len(text), ReleaseFolder)}
 	}
-	parsed, err := template.New("manifest").Option("missingkey=error").Parse(string(text))
+	trees, err := template.Parse(templateName, string(text))
 	if err != nil {
 		return nil, templateError(err)
 	}
-	if err := checkTemplate(parsed, text); err != nil {
+	if err := checkTemplate(trees, text); err != nil {
 		return nil, err
 	}
 	out := &boundedBuffer{ctx: ctx}
-	if err := parsed.Execute(out, data); err != nil {
+	fields := template.Fields{
+		"ReleaseImage": data.ReleaseImage, "ClusterProfile": data.ClusterProfile, "Images": data.Images,
+	}
+	if err := template.Execute(trees[templateName], out, fields); err != nil {
 		return nil, templateError(err)
 	}
 	return out.Bytes(), nil
@@ -124,12 +130,12 @@ var templateAdvice = map[string]string{
 // checkTemplate refuses a template that could loop, or multiply its own text: variables,
 // range, templates that call each other, and functions such as printf. Other templates take time
 // and memory in proportion to their size.
-func checkTemplate(parsed *template.Template, text []byte) error {
-	if err := (templateChecker{text}).node(parsed.Root); err != nil {
+func checkTemplate(trees map[string]*parse.Tree, text []byte) error {
+	if err := (templateChecker{text}).node(trees[templateName].Root); err != nil {
 		return err
 	}
-	for _, other := range parsed.Templates() {
-		if other.Name() != parsed.Name() {
+	for name, other := range trees {
+		if name != templateName {
 			return templateChecker{text}.refuse(other.Root, "define")
 		}
 	}

@@ -10,3 +10,6 @@ func Table() []schema.GroupKind {
 	}
 	return kinds
 }
+
+// Scopes returns the scopes of all built-in kinds.
+func Scopes() map[schema.GroupKind]Scope { return scopes() }

@@ -10,7 +10,6 @@ package kinds
 
 import (
 	"cmp"
-	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/kubernetes"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -40,68 +38,6 @@ var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	utilruntime.Must(apiextensionsv1beta1.AddToScheme(scheme))
 	return scheme
 })
-
-// A Scope reports whether objects of a kind are in a namespace.
-type Scope string
-
-// The scopes, as CustomResourceDefinitions write them.
-const (
-	Unknown    Scope = "" // not a built-in kind
-	Namespaced Scope = "Namespaced"
-	Cluster    Scope = "Cluster"
-)
-
-// ScopeOf returns the scope of a kind.
-func ScopeOf(kind schema.GroupKind) Scope { return scopes()[kind] }
-
-// scopes returns the scopes from Kubernetes' client: the constructor of the client of a
-// namespaced kind has a namespace parameter.
-var scopes = sync.OnceValue(func() map[schema.GroupKind]Scope {
-	// other clients have these
-	found := map[schema.GroupKind]Scope{CustomResourceDefinition: Cluster, APIService: Cluster}
-	clients := reflect.TypeFor[kubernetes.Interface]()
-	for i := range clients.NumMethod() {
-		group := clients.Method(i).Type
-		if group.NumOut() != 1 || group.Out(0).Kind() != reflect.Interface {
-			continue
-		}
-		for j := range group.Out(0).NumMethod() {
-			getter := group.Out(0).Method(j).Type
-			for _, kind := range kindsOf(getter) {
-				found[kind] = Cluster
-				if getter.NumIn() == 1 {
-					found[kind] = Namespaced
-				}
-			}
-		}
-	}
-	return found
-})
-
-// kindsOf returns the kinds that the client of one kind creates, as in
-// Create(ctx, *v1.Pod, options).
-func kindsOf(getter reflect.Type) []schema.GroupKind {
-	if getter.NumOut() != 1 || getter.Out(0).Kind() != reflect.Interface {
-		return nil
-	}
-	create, found := getter.Out(0).MethodByName("Create")
-	if !found || create.Type.NumIn() < 2 || create.Type.In(1).Kind() != reflect.Pointer {
-		return nil
-	}
-	object, isObject := reflect.New(create.Type.In(1).Elem()).Interface().(runtime.Object)
-	if !isObject {
-		return nil
-	}
-	types, _, err := Scheme().ObjectKinds(object)
-	if err != nil {
-		return nil
-	}
-	kinds := make([]schema.GroupKind, len(types))
-	for i, kind := range types {
-		kinds[i] = kind.GroupKind()
-	}
-	return kinds
-}
 
 // DefinedBy returns the kind that a CustomResourceDefinition defines. Group and kind may be empty, as in a tombstone
 // without a spec.

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"text/template"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/patch"
+	"github.com/runlevel/runlevel/internal/text/template"
 )
 
 const (
@@ -186,12 +186,13 @@ func NewName(pattern string, cluster, key, owner string) (string, error) {
 	if pattern == "" {
 		pattern = "{{ ." + key + ".name }}-{{ .random }}"
 	}
-	parsed, err := template.New("spec.machineNaming.template").Option("missingkey=error").Parse(pattern)
+	const field = "spec.machineNaming.template"
+	trees, err := template.Parse(field, pattern)
 	if err != nil {
 		return "", fmt.Errorf("name a machine: %w", err)
 	}
 	var out bytes.Buffer
-	err = parsed.Execute(&out, map[string]any{
+	err = template.Execute(trees[field], &out, map[string]any{
 		"cluster": map[string]string{"name": cluster},
 		key:       map[string]string{"name": owner},
 		"random":  rand.String(randomLength),
