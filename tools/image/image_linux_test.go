@@ -51,7 +51,7 @@ func TestProgramsRunInTheImageAlone(t *testing.T) {
 		t.Skip("only root may change the root folder of a program")
 	}
 	folder := filepath.Join(t.TempDir(), "image")
-	if err := write("../..", folder, []string{"linux/" + runtime.GOARCH}); err != nil {
+	if err := (&builder{source: "../.."}).write(folder, []string{"linux/" + runtime.GOARCH}); err != nil {
 		t.Fatal(err)
 	}
 	image := onlyImage(t, folder)

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
+	"compress/gzip"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -27,24 +28,29 @@ type file struct {
 	content []byte
 }
 
-// build builds the programs of a module for a platform.
-func build(source string, platform *v1.Platform) ([]file, error) {
-	folder := filepath.Join("bin", platform.OS+"-"+platform.Architecture)
-	command := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", folder+string(filepath.Separator),
-		"./cmd/...")
-	command.Dir, command.Stdout, command.Stderr = source, os.Stdout, os.Stderr
-	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
-	if err := command.Run(); err != nil {
-		return nil, fmt.Errorf("go build: %w", err)
+// build returns the programs of a module for a platform. It builds them unless they were built already.
+func (b *builder) build(platform *v1.Platform) ([]file, error) {
+	name := platform.OS + "-" + platform.Architecture
+	folder := filepath.Join(b.programs, name)
+	if b.programs == "" {
+		output := filepath.Join("bin", name)
+		folder = filepath.Join(b.source, output)
+		command := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", output+string(filepath.Separator),
+			"./cmd/...")
+		command.Dir, command.Stdout, command.Stderr = b.source, os.Stdout, os.Stderr
+		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
+		if err := command.Run(); err != nil {
+			return nil, fmt.Errorf("go build: %w", err)
+		}
 	}
-	mains, err := filepath.Glob(filepath.Join(source, "cmd", "*"))
+	mains, err := filepath.Glob(filepath.Join(b.source, "cmd", "*"))
 	if err != nil {
 		return nil, err
 	}
 	var programs []file
 	for _, main := range mains {
 		name := filepath.Base(main)
-		content, err := os.ReadFile(filepath.Join(source, folder, name))
+		content, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil {
 			return nil, err
 		}
@@ -134,5 +140,6 @@ func newLayer(files []file) (v1.Layer, error) {
 	}
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(archive.Bytes())), nil
-	}, tarball.WithMediaType(types.OCILayer))
+	}, tarball.WithMediaType(types.OCILayer),
+		tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching)
 }

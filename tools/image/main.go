@@ -5,6 +5,8 @@
 // same source gives the same bytes. "make image" calls it:
 //
 //	image -source FOLDER -o FOLDER linux/amd64 linux/arm64
+//
+// For a release, "make release" passes the programs that it has built, and the labels of the image.
 package main
 
 import (
@@ -12,6 +14,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -23,18 +27,39 @@ import (
 // user is the user of the programs: not root, and as a number, so that Kubernetes can check runAsNonRoot.
 const user = "65532:65532"
 
+// createdLabel is the label with the time of the image.
+const createdLabel = "org.opencontainers.image.created"
+
 func main() {
 	source := flag.String("source", ".", "the folder of the module whose programs are built")
 	folder := flag.String("o", "", "the folder to write the image layout to")
+	b := builder{labels: map[string]string{}}
+	flag.StringVar(&b.programs, "programs", "",
+		"the folder of programs that are built already, in OS-ARCH (default: build those of -source)")
+	flag.Func("label", "a label of the image, as NAME=VALUE; may be repeated", func(text string) error {
+		name, value, isPair := strings.Cut(text, "=")
+		if b.labels[name] = value; !isPair {
+			return errors.New("write NAME=VALUE")
+		}
+		return nil
+	})
 	flag.Parse()
-	if err := write(*source, *folder, flag.Args()); err != nil {
+	b.source = *source
+	if err := b.write(*folder, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
 }
 
-// write builds the programs for each platform, and writes the layout of their images.
-func write(source, folder string, platforms []string) error {
+// A builder builds the image of the programs of a module.
+type builder struct {
+	source   string
+	programs string // folder of built programs; "" to build them
+	labels   map[string]string
+}
+
+// write writes the layout of the images of platforms.
+func (b *builder) write(folder string, platforms []string) error {
 	if folder == "" || len(platforms) == 0 {
 		return errors.New("usage: image [-source FOLDER] -o FOLDER OS/ARCH...")
 	}
@@ -44,7 +69,7 @@ func write(source, folder string, platforms []string) error {
 		if err != nil {
 			return err
 		}
-		image, err := newImage(source, platform)
+		image, err := b.image(platform)
 		if err != nil {
 			return fmt.Errorf("image for %s: %w", name, err)
 		}
@@ -55,6 +80,9 @@ func write(source, folder string, platforms []string) error {
 	if err := os.RemoveAll(folder); err != nil {
 		return err
 	}
+	if len(b.labels) > 0 {
+		index = mutate.Annotations(index, b.labels).(v1.ImageIndex)
+	}
 	target, err := layout.Write(folder, empty.Index)
 	if err != nil {
 		return err
@@ -62,8 +90,8 @@ func write(source, folder string, platforms []string) error {
 	return target.AppendIndex(index)
 }
 
-func newImage(source string, platform *v1.Platform) (v1.Image, error) {
-	programs, err := build(source, platform)
+func (b *builder) image(platform *v1.Platform) (v1.Image, error) {
+	programs, err := b.build(platform)
 	if err != nil {
 		return nil, err
 	}
@@ -89,5 +117,13 @@ func newImage(source string, platform *v1.Platform) (v1.Image, error) {
 	config.Config.Entrypoint = []string{"/runlevel"}
 	config.Config.Env = []string{"PATH=/"}
 	config.Config.User = user
-	return mutate.ConfigFile(image, config)
+	config.Config.Labels = b.labels
+	if created, err := time.Parse(time.RFC3339, b.labels[createdLabel]); err == nil {
+		config.Created = v1.Time{Time: created}
+	}
+	image, err = mutate.ConfigFile(image, config)
+	if err != nil || len(b.labels) == 0 {
+		return image, err
+	}
+	return mutate.Annotations(image, b.labels).(v1.Image), nil
 }

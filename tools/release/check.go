@@ -29,10 +29,15 @@ func check(ctx context.Context, o options) (*draft, error) {
 	if err := d.readCommit(ctx); err != nil {
 		return nil, err
 	}
-	if o.isSnapshot {
-		return d, nil
+	if !o.isSnapshot {
+		if err := d.checkSource(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return d, d.checkSource(ctx)
+	if _, err := d.notes(); err != nil {
+		return nil, err
+	}
+	return d, d.readKey(ctx)
 }
 
 // checkFolders returns an error if the output has files that are not those of a release.
@@ -91,8 +96,7 @@ func (d *draft) checkSource(ctx context.Context) error {
 		return fmt.Errorf("the tag %s is at commit %s, and the worktree at %s: check out the tag, or choose another "+
 			"version", d.version, tagged, d.commit)
 	}
-	_, err = d.notes()
-	return err
+	return nil
 }
 
 // notes returns the section of the version in CHANGELOG.md.
@@ -113,6 +117,15 @@ func (d *draft) notes() ([]byte, error) {
 	return append(bytes.TrimSpace(section), '\n'), nil
 }
 
+// writeNotes writes the notes of the release.
+func writeNotes(_ context.Context, d *draft) error {
+	text, err := d.notes()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(d.folder, "release-notes.md"), text, 0o644)
+}
+
 func (d *draft) git(ctx context.Context, arguments ...string) (string, error) {
 	output, err := exec.CommandContext(ctx, "git", append([]string{"-C", d.source}, arguments...)...).Output()
 	if exit := new(exec.ExitError); errors.As(err, &exit) {
@@ -120,6 +133,3 @@ func (d *draft) git(ctx context.Context, arguments ...string) (string, error) {
 	}
 	return strings.TrimSpace(string(output)), err
 }
-
-// checksums is the name of the file with the digests of all files.
-const checksums = "checksums.txt"

@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/runlevel/runlevel/internal/cli/release"
+	"github.com/runlevel/runlevel/internal/release/signature/sigstore"
 	"github.com/runlevel/runlevel/internal/text/buildinfo"
 )
 
@@ -28,6 +30,15 @@ var steps = []step{
 	{"programs", buildPrograms},
 	{"charts", writeCharts},
 	{"programs of the sandbox", addSandboxPrograms},
+	{"archives", packArchives},
+	{"image", buildImage},
+	{"release of operator and machine controller", buildPayload},
+	{"manifests", writeManifests},
+	{"schemas", writeSchemas},
+	{"signatures of images", signImages},
+	{"SBOMs and provenance", writeDocuments},
+	{"release notes", writeNotes},
+	{"checksums", writeChecksums},
 }
 
 // A step writes some files of a release into its draft.
@@ -39,7 +50,7 @@ type step struct {
 // options are the flags of the command.
 type options struct {
 	version, source, output, image, key string
-	platforms                           string
+	platforms                           []string
 	isUnsigned, isSnapshot              bool
 }
 
@@ -50,6 +61,12 @@ type draft struct {
 	scratch string    // folder of files for later steps, such as programs
 	commit  string    // of the source
 	time    time.Time // of the commit, and of all files
+
+	archives []archive           // of the command line
+	digest   string              // of the image of the programs
+	payload  release.BuildReport // of the release of operator and machine controller
+	private  *sigstore.PrivateKey
+	public   []byte // key of the signatures in PEM
 }
 
 const usage = `release writes the files of a release of Runlevel into a folder.
@@ -70,14 +87,15 @@ func main() {
 	flag.StringVar(&o.image, "image", "registry.example/runlevel",
 		"the repository that the image will be pushed to, for the manifests and the signatures")
 	flag.StringVar(&o.key, "key", "", "the private key of the signatures: ECDSA P-256, in PEM or encrypted by cosign")
-	flag.StringVar(&o.platforms, "platforms",
+	platforms := flag.String("platforms",
 		"linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64",
-		"the platforms of the command line")
+		"the platforms of the command line, and with linux of the image")
 	flag.BoolVar(&o.isUnsigned, "unsigned", false, "do not sign, for a trial without a key")
 	flag.BoolVar(&o.isSnapshot, "snapshot", false,
 		"do not check the worktree, the tag and CHANGELOG.md, for a trial of uncommitted changes")
 	flag.Usage = func() { fmt.Fprint(os.Stderr, usage); flag.PrintDefaults() }
 	flag.Parse()
+	o.platforms = strings.Split(*platforms, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := write(ctx, o)

@@ -1,32 +1,56 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/spf13/cobra/doc"
+
+	"github.com/runlevel/runlevel/internal/cli"
+	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
-const module = "github.com/runlevel/runlevel"
+const (
+	module = "github.com/runlevel/runlevel"
+	home   = "https://" + module
+)
 
-// buildPrograms builds the programs of each platform into SCRATCH/OS-ARCH: runlevel, and for Linux also the program of
-// the image.
+// An archive has the command line for a platform.
+type archive struct {
+	system, processor string
+	file, sum         string // name in the release, and SHA-256
+	contents          string // folder of the files in the archive
+	program           string // name of the command line there
+}
+
+// programsFolder is the folder of the built programs.
+const programsFolder = "programs"
+
+// programs returns the folder of the programs for the platform of an archive.
+func (d *draft) programs(system, processor string) string {
+	return filepath.Join(d.scratch, programsFolder, system+"-"+processor)
+}
+
+// buildPrograms builds the programs of each platform: runlevel, and for Linux also the program of the image.
 func buildPrograms(ctx context.Context, d *draft) error {
-	for _, platform := range strings.Split(d.platforms, ",") {
+	for _, platform := range d.platforms {
 		system, processor, _ := strings.Cut(platform, "/")
 		mains := "./cmd/runlevel"
 		if system == "linux" {
 			mains = "./cmd/..."
 		}
 		fmt.Fprintf(os.Stderr, "        %s\n", platform)
-		folder := filepath.Join(d.scratch, system+"-"+processor) + string(filepath.Separator)
 		linked := fmt.Sprintf("-s -w -X %[1]s/internal/text/buildinfo.Version=%[2]s "+
 			"-X %[1]s/internal/text/buildinfo.Commit=%[3]s", module, d.version, d.commit)
 		// Without buildvcs, the bytes don't depend on tags, and a source archive gives the same ones.
 		command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", linked, "-o",
-			folder, mains)
+			d.programs(system, processor)+string(filepath.Separator), mains)
 		command.Dir, command.Stdout, command.Stderr = d.source, os.Stderr, os.Stderr
 		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+system, "GOARCH="+processor)
 		if err := command.Run(); err != nil {
@@ -34,4 +58,76 @@ func buildPrograms(ctx context.Context, d *draft) error {
 		}
 	}
 	return nil
+}
+
+// packArchives packs the command line of each platform with its completions, man pages, licence and README.
+func packArchives(_ context.Context, d *draft) error {
+	shared := filepath.Join(d.scratch, "shared")
+	if err := d.writeHelp(shared); err != nil {
+		return err
+	}
+	for _, name := range []string{"LICENSE", "README.md"} {
+		if err := copyFile(filepath.Join(shared, name), filepath.Join(d.source, name)); err != nil {
+			return err
+		}
+	}
+	for _, platform := range d.platforms {
+		system, processor, _ := strings.Cut(platform, "/")
+		packed := archive{
+			system: system, processor: processor, contents: filepath.Join(d.scratch, "contents", system+"-"+processor),
+			file: fmt.Sprintf("runlevel_%s_%s_%s.tar.gz", d.version, system, processor), program: "runlevel",
+		}
+		if system == "windows" {
+			packed.program, packed.file = "runlevel.exe", strings.Replace(packed.file, ".tar.gz", ".zip", 1)
+		}
+		path, program := filepath.Join(d.folder, packed.file), filepath.Join(packed.contents, packed.program)
+		err := errors.Join(os.CopyFS(packed.contents, os.DirFS(shared)),
+			copyFile(program, filepath.Join(d.programs(system, processor), packed.program)),
+			os.Chmod(program, 0o755), writeArchive(path, packed.contents, d.time))
+		if err == nil {
+			packed.sum, err = sumFile(path)
+		}
+		if err != nil {
+			return err
+		}
+		d.archives = append(d.archives, packed)
+	}
+	return nil
+}
+
+// writeHelp writes the completions of shells and the man pages.
+func (d *draft) writeHelp(folder string) error {
+	pages := filepath.Join(folder, "man", "man1")
+	completions := filepath.Join(folder, "completions")
+	if err := errors.Join(os.MkdirAll(pages, 0o755), os.MkdirAll(completions, 0o755)); err != nil {
+		return err
+	}
+	root := cli.NewRoot(core.Streams{})
+	root.DisableAutoGenTag = true // it has today's date
+	if err := errors.Join(root.GenBashCompletionFileV2(filepath.Join(completions, "runlevel.bash"), true),
+		root.GenZshCompletionFile(filepath.Join(completions, "_runlevel")),
+		root.GenFishCompletionFile(filepath.Join(completions, "runlevel.fish"), true),
+		root.GenPowerShellCompletionFileWithDesc(filepath.Join(completions, "runlevel.ps1"))); err != nil {
+		return err
+	}
+	return doc.GenManTree(root, &doc.GenManHeader{
+		Section: "1", Date: &d.time, Source: "Runlevel " + d.version, Manual: "Runlevel Manual",
+	}, pages)
+}
+
+// runlevel runs the command line of this module, and returns its output. Warnings are only shown if it fails.
+func (d *draft) runlevel(ctx context.Context, arguments ...string) ([]byte, error) {
+	var out, warnings bytes.Buffer
+	if code := cli.Run(ctx, arguments, core.Streams{In: os.Stdin, Out: &out, Err: &warnings}); code != 0 {
+		return nil, fmt.Errorf("runlevel %s: exit code %d\n%s", strings.Join(arguments, " "), code, &warnings)
+	}
+	return out.Bytes(), nil
+}
+
+func copyFile(target, source string) error {
+	content, err := os.ReadFile(source)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(target, content, 0o644)
 }

@@ -95,7 +95,7 @@ func ConfigOf(userAgent string) (*rest.Config, error) {
 // Version returns the version that a program reports in its ClusterOperator: that of the release which has its
 // Deployment, or else its own.
 func Version() string {
-	const placeholder = "0.0.1-snapshot" // of a Deployment that is applied without a release
+	const placeholder = "0.0.1-snapshot" // of a Deployment without a release
 	if version := os.Getenv("RELEASE_VERSION"); version != "" && version != placeholder {
 		return version
 	}

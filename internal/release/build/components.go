@@ -1,6 +1,7 @@
 package build
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -119,6 +120,18 @@ func (b *builder) readSource(ctx context.Context, entry Component, ref string, p
 		}
 	}
 	return read, nil
+}
+
+// folderInRelease returns the folder of a component's manifests in the release. If one of them names the release
+// itself, as the Deployment of the operator does, all are templates: the digest of the release is not known yet, and
+// templates are applied before other manifests of their component.
+func (c *componentFiles) folderInRelease() string {
+	for _, text := range c.files {
+		if bytes.Contains(text, []byte("{{.ReleaseImage}}")) {
+			return payload.TemplatesFolder
+		}
+	}
+	return payload.ReleaseFolder
 }
 
 // pathOf returns the path of a component's file for users.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 
@@ -86,9 +87,12 @@ func (b *builder) layer() (diff v1.Hash, compressed []byte, err error) {
 	var packed bytes.Buffer
 	plain, compressor := sha256.New(), gzip.NewWriter(&packed)
 	writer := tar.NewWriter(io.MultiWriter(plain, compressor))
-	header := tar.Header{Typeflag: tar.TypeDir, Name: payload.ReleaseFolder, Mode: 0o777, ModTime: b.time}
-	err = writer.WriteHeader(&header)
+	folders := map[string]bool{".": true}
 	for _, file := range entries {
+		if folder := path.Dir(file.Name); err == nil && !folders[folder] {
+			folders[folder] = true
+			err = writer.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: folder, Mode: 0o777, ModTime: b.time})
+		}
 		header := tar.Header{
 			Typeflag: tar.TypeReg, Name: file.Name, Mode: 0o444, ModTime: b.time, Size: int64(len(file.Data)),
 		}

@@ -94,6 +94,30 @@ func TestImageFromScratch(t *testing.T) {
 	}
 }
 
+// TestComponentThatNamesTheRelease: the operator's Deployment is a template, and so are the manifests before it.
+func TestComponentThatNamesTheRelease(t *testing.T) {
+	folder := write(t, map[string]string{
+		"release.yaml": plain, "web/a.yaml": "{apiVersion: v1, kind: Namespace, metadata: {name: web}}",
+		"web/b.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: web}, " +
+			"data: {release: '--release-image={{.ReleaseImage}}'}}",
+		"api/b.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: api}}",
+	})
+	release, err := buildIn(t, folder, build.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"drwxrwxrwx release-manifests", "-r--r--r-- release-manifests/image-references",
+		"-r--r--r-- release-manifests/release-metadata", "-r--r--r-- release-manifests/0000_50_api_b.yaml",
+		"drwxrwxrwx manifests", "-r--r--r-- manifests/0000_50_web_a.yaml", "-r--r--r-- manifests/0000_50_web_b.yaml",
+		"-r--r--r-- runlevel.yaml",
+	}
+	manifest := read[v1.Manifest](t, release, release.Root)
+	if diff := cmp.Diff(want, entriesOf(t, release, manifest.Layers[0])); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestIndexFromScratch(t *testing.T) {
 	platforms := []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"},
 		{OS: "linux", Architecture: "amd64"}}

@@ -33,12 +33,13 @@ func (b *builder) rewriteAll() []error {
 			problems = append(problems, err)
 			continue
 		}
+		folder := read.folderInRelease()
 		for _, name := range sortedKeys(read.files) {
 			if path.Base(name) == payload.ImagesFile {
 				continue
 			}
 			source, numbered := read.pathOf(name), component.NumberedName(path.Base(name), read.Name)
-			inRelease := payload.ReleaseFolder + "/" + numbered
+			inRelease := folder + "/" + numbered
 			if strings.Contains(numbered, `\`) {
 				problems = append(problems, problemAt(source, 0, 0,
 					"its name has a backslash, and readers refuse a release with one: rename it"))

@@ -22,7 +22,7 @@ func (k *PrivateKey) Attach(ctx context.Context, images oci.Target, claim simple
 		return err
 	}
 	text := claim.Text(simplesigning.Cosign)
-	signature, err := k.sign(text)
+	signature, err := k.Sign(text)
 	if err != nil {
 		return err
 	}
@@ -105,15 +105,7 @@ func (k *PrivateKey) AddBundle(ctx context.Context, images oci.Target, image v1.
 	if err != nil {
 		return err
 	}
-	signature, err := k.sign(preAuthenticationEncoding(payload))
-	if err != nil {
-		return err
-	}
-	text, err := json.Marshal(bundle{
-		MediaType: bundleType,
-		Material:  verificationMaterial{&publicKeyHint{k.public.Hint}},
-		Envelope:  &envelope{payload, payloadType, []envelopeSignature{{signature}}},
-	})
+	text, err := k.Bundle(payload)
 	if err != nil {
 		return err
 	}

@@ -159,6 +159,19 @@ func (s *Signature) parseBundle(text []byte) error {
 	return nil
 }
 
+// Bundle signs an in-toto statement, and returns the bundle of the signature.
+func (k *PrivateKey) Bundle(statement []byte) ([]byte, error) {
+	signature, err := k.Sign(preAuthenticationEncoding(statement))
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(bundle{
+		MediaType: bundleType,
+		Material:  verificationMaterial{&publicKeyHint{k.public.Hint}},
+		Envelope:  &envelope{statement, payloadType, []envelopeSignature{{signature}}},
+	})
+}
+
 // preAuthenticationEncoding returns the bytes of an envelope that are signed.
 func preAuthenticationEncoding(payload []byte) []byte {
 	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(payloadType), payloadType, len(payload), payload)

@@ -126,9 +126,12 @@ func decrypt(text []byte, password func() ([]byte, error)) ([]byte, error) {
 	return decrypted, nil
 }
 
-// sign signs a message in the way that all consumers verify: with SHA-256, whatever the size of the key, or plain
+// Public returns the public key.
+func (k *PrivateKey) Public() crypto.PublicKey { return k.public.key }
+
+// Sign signs a message in the way that all consumers verify: with SHA-256, whatever the size of the key, or plain
 // Ed25519.
-func (k *PrivateKey) sign(message []byte) ([]byte, error) {
+func (k *PrivateKey) Sign(message []byte) ([]byte, error) {
 	if _, isEd25519 := k.signer.(ed25519.PrivateKey); isEd25519 {
 		return k.signer.Sign(rand.Reader, message, crypto.Hash(0))
 	}
