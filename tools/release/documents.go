@@ -26,15 +26,11 @@ type object map[string]any
 // SBOM of the payload to it.
 func writeDocuments(ctx context.Context, d *draft) error {
 	for _, packed := range d.archives {
-		if err := d.describe(packed.file, filepath.Join(packed.contents, packed.program)); err != nil {
+		if err := d.describe(packed.File, filepath.Join(packed.Contents, "runlevel*")); err != nil {
 			return err
 		}
 	}
-	programs, err := filepath.Glob(filepath.Join(d.scratch, programsFolder, "linux-*", "*"))
-	if err == nil {
-		err = d.describe(d.imageArchive(), programs...)
-	}
-	if err != nil {
+	if err := d.describe(d.imageArchive(), filepath.Join(d.programs("linux", "*"), "*")); err != nil {
 		return err
 	}
 	attached, err := d.attachedSBOM(ctx)
@@ -47,8 +43,8 @@ func writeDocuments(ctx context.Context, d *draft) error {
 	return d.writeProvenance(d.payloadArchive())
 }
 
-// describe writes the SBOM and the provenance of a file of the release with programs.
-func (d *draft) describe(file string, programs ...string) error {
+// describe writes the SBOM and the provenance of a file of the release. A pattern matches the programs in the file.
+func (d *draft) describe(file, programs string) error {
 	if err := d.writeSBOM(file, programs); err != nil {
 		return fmt.Errorf("SBOM of %s: %w", file, err)
 	}
@@ -74,7 +70,11 @@ func (d *draft) attachedSBOM(ctx context.Context) ([]byte, error) {
 }
 
 // writeSBOM writes the modules of programs in the format SPDX 2.3.
-func (d *draft) writeSBOM(file string, programs []string) error {
+func (d *draft) writeSBOM(file, pattern string) error {
+	programs, err := filepath.Glob(pattern)
+	if err != nil {
+		return err
+	}
 	sum, err := sumFile(filepath.Join(d.folder, file))
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (d *draft) writeProvenance(file string) error {
 		"subject": []object{{"name": file, "digest": object{"sha256": sum}}},
 		"predicate": object{
 			"buildDefinition": object{
-				"buildType":          home + "/blob/main/docs/releasing.md",
+				"buildType": home + "/blob/main/docs/releasing.md",
 				"externalParameters": object{
 					"version": d.version, "image": d.image, "time": d.time.Format(time.RFC3339),
 				},

@@ -23,17 +23,19 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/release"
 	"github.com/runlevel/runlevel/internal/release/signature/sigstore"
 	"github.com/runlevel/runlevel/internal/text/buildinfo"
+	"github.com/runlevel/runlevel/tools/release/packages"
 )
 
 // steps write the files of a release, in this order. A step uses the files of the steps before it.
 var steps = []step{
 	{"programs", buildPrograms},
-	{"charts", writeCharts},
 	{"programs of the sandbox", addSandboxPrograms},
 	{"archives", packArchives},
+	{"packages", writePackages},
 	{"image", buildImage},
 	{"release of operator and machine controller", buildPayload},
 	{"manifests", writeManifests},
+	{"charts", writeCharts},
 	{"schemas", writeSchemas},
 	{"signatures of images", signImages},
 	{"SBOMs and provenance", writeDocuments},
@@ -62,7 +64,7 @@ type draft struct {
 	commit  string    // of the source
 	time    time.Time // of the commit, and of all files
 
-	archives []archive           // of the command line
+	archives []packages.Archive  // of the command line
 	digest   string              // of the image of the programs
 	payload  release.BuildReport // of the release of operator and machine controller
 	private  *sigstore.PrivateKey

@@ -14,20 +14,13 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cli"
 	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/tools/release/packages"
 )
 
 const (
 	module = "github.com/runlevel/runlevel"
 	home   = "https://" + module
 )
-
-// An archive has the command line for a platform.
-type archive struct {
-	system, processor string
-	file, sum         string // name in the release, and SHA-256
-	contents          string // folder of the files in the archive
-	program           string // name of the command line there
-}
 
 // programsFolder is the folder of the built programs.
 const programsFolder = "programs"
@@ -73,19 +66,20 @@ func packArchives(_ context.Context, d *draft) error {
 	}
 	for _, platform := range d.platforms {
 		system, processor, _ := strings.Cut(platform, "/")
-		packed := archive{
-			system: system, processor: processor, contents: filepath.Join(d.scratch, "contents", system+"-"+processor),
-			file: fmt.Sprintf("runlevel_%s_%s_%s.tar.gz", d.version, system, processor), program: "runlevel",
-		}
+		name, suffix := "runlevel", ".tar.gz"
 		if system == "windows" {
-			packed.program, packed.file = "runlevel.exe", strings.Replace(packed.file, ".tar.gz", ".zip", 1)
+			name, suffix = "runlevel.exe", ".zip"
 		}
-		path, program := filepath.Join(d.folder, packed.file), filepath.Join(packed.contents, packed.program)
-		err := errors.Join(os.CopyFS(packed.contents, os.DirFS(shared)),
-			copyFile(program, filepath.Join(d.programs(system, processor), packed.program)),
-			os.Chmod(program, 0o755), writeArchive(path, packed.contents, d.time))
+		packed := packages.Archive{
+			OS: system, Arch: processor, File: fmt.Sprintf("runlevel_%s_%s_%s%s", d.version, system, processor, suffix),
+			Contents: filepath.Join(d.scratch, "contents", system+"-"+processor),
+		}
+		path, program := filepath.Join(d.folder, packed.File), filepath.Join(packed.Contents, name)
+		err := errors.Join(os.CopyFS(packed.Contents, os.DirFS(shared)),
+			copyFile(program, filepath.Join(d.programs(system, processor), name)),
+			os.Chmod(program, 0o755), writeArchive(path, packed.Contents, d.time))
 		if err == nil {
-			packed.sum, err = sumFile(path)
+			packed.SHA256, err = sumFile(path)
 		}
 		if err != nil {
 			return err
@@ -95,9 +89,17 @@ func packArchives(_ context.Context, d *draft) error {
 	return nil
 }
 
+// writePackages writes the files by which users install the command line.
+func writePackages(ctx context.Context, d *draft) error {
+	return packages.Write(ctx, d.folder, packages.Release{
+		Version: d.version, Time: d.time, Downloads: home + "/releases/download/" + d.version, Key: d.public,
+		Source: d.source, Archives: d.archives,
+	})
+}
+
 // writeHelp writes the completions of shells and the man pages.
 func (d *draft) writeHelp(folder string) error {
-	pages := filepath.Join(folder, "man", "man1")
+	pages := filepath.Join(folder, "man")
 	completions := filepath.Join(folder, "completions")
 	if err := errors.Join(os.MkdirAll(pages, 0o755), os.MkdirAll(completions, 0o755)); err != nil {
 		return err
@@ -105,7 +107,7 @@ func (d *draft) writeHelp(folder string) error {
 	root := cli.NewRoot(core.Streams{})
 	root.DisableAutoGenTag = true // it has today's date
 	if err := errors.Join(root.GenBashCompletionFileV2(filepath.Join(completions, "runlevel.bash"), true),
-		root.GenZshCompletionFile(filepath.Join(completions, "_runlevel")),
+		root.GenZshCompletionFile(filepath.Join(completions, "runlevel.zsh")),
 		root.GenFishCompletionFile(filepath.Join(completions, "runlevel.fish"), true),
 		root.GenPowerShellCompletionFileWithDesc(filepath.Join(completions, "runlevel.ps1"))); err != nil {
 		return err
