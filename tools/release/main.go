@@ -83,20 +83,21 @@ Flags:
 
 func main() {
 	var o options
-	flag.StringVar(&o.version, "version", "", "the version, such as v0.1.0")
-	flag.StringVar(&o.source, "source", "../..", "the folder of the repository")
-	flag.StringVar(&o.output, "o", "", "the folder of the release; an earlier release there is replaced")
-	flag.StringVar(&o.image, "image", "registry.example/runlevel",
+	flags := flag.NewFlagSet("release", flag.ExitOnError) // without those of libraries
+	flags.StringVar(&o.version, "version", "", "the version, such as v0.1.0")
+	flags.StringVar(&o.source, "source", "../..", "the folder of the repository")
+	flags.StringVar(&o.output, "o", "", "the folder of the release; an earlier release there is replaced")
+	flags.StringVar(&o.image, "image", "registry.example/runlevel",
 		"the repository that the image will be pushed to, for the manifests and the signatures")
-	flag.StringVar(&o.key, "key", "", "the private key of the signatures: ECDSA P-256, in PEM or encrypted by cosign")
-	platforms := flag.String("platforms",
+	flags.StringVar(&o.key, "key", "", "the private key of the signatures: ECDSA P-256, in PEM or encrypted by cosign")
+	platforms := flags.String("platforms",
 		"linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64",
 		"the platforms of the command line, and with linux of the image")
-	flag.BoolVar(&o.isUnsigned, "unsigned", false, "do not sign, for a trial without a key")
-	flag.BoolVar(&o.isSnapshot, "snapshot", false,
+	flags.BoolVar(&o.isUnsigned, "unsigned", false, "do not sign, for a trial without a key")
+	flags.BoolVar(&o.isSnapshot, "snapshot", false,
 		"do not check the worktree, the tag and CHANGELOG.md, for a trial of uncommitted changes")
-	flag.Usage = func() { fmt.Fprint(os.Stderr, usage); flag.PrintDefaults() }
-	flag.Parse()
+	flags.Usage = func() { fmt.Fprint(os.Stderr, usage); flags.PrintDefaults() }
+	_ = flags.Parse(os.Args[1:]) // it exits
 	o.platforms = strings.Split(*platforms, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -99,7 +99,7 @@ func writePackages(ctx context.Context, d *draft) error {
 
 // writeHelp writes the completions of shells and the man pages.
 func (d *draft) writeHelp(folder string) error {
-	pages := filepath.Join(folder, "man")
+	pages := filepath.Join(folder, "man", "man1")
 	completions := filepath.Join(folder, "completions")
 	if err := errors.Join(os.MkdirAll(pages, 0o755), os.MkdirAll(completions, 0o755)); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (d *draft) writeHelp(folder string) error {
 	root := cli.NewRoot(core.Streams{})
 	root.DisableAutoGenTag = true // it has today's date
 	if err := errors.Join(root.GenBashCompletionFileV2(filepath.Join(completions, "runlevel.bash"), true),
-		root.GenZshCompletionFile(filepath.Join(completions, "runlevel.zsh")),
+		root.GenZshCompletionFile(filepath.Join(completions, "_runlevel")),
 		root.GenFishCompletionFile(filepath.Join(completions, "runlevel.fish"), true),
 		root.GenPowerShellCompletionFileWithDesc(filepath.Join(completions, "runlevel.ps1"))); err != nil {
 		return err
