@@ -21,7 +21,7 @@ import (
 	"slices"
 )
 
-// AssetsVariable names the folder that is searched first. The test tools of the Kubernetes ecosystem use the same
+// AssetsVariable names the folder to search first. The test tools of the Kubernetes ecosystem use the same
 // variable.
 const AssetsVariable = "KUBEBUILDER_ASSETS"
 

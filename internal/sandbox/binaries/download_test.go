@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -163,7 +164,8 @@ func TestInterruptedDownloadLeavesNothing(t *testing.T) {
 		cancel()
 		<-r.Context().Done()
 	})
-	if _, err := s.ensure(ctx, &bytes.Buffer{}); !errors.Is(err, context.Canceled) {
+	if _, err := s.ensure(ctx, &bytes.Buffer{}); !errors.Is(err, context.Canceled) ||
+		!strings.HasPrefix(err.Error(), "download interrupted") {
 		t.Errorf("the interrupted download returned %v, want context.Canceled", err)
 	}
 	assertEmpty(t, s)
@@ -213,6 +215,35 @@ func TestKilledDownloadIsNotUsed(t *testing.T) {
 	assertPrints(t, dir, "downloaded etcd")
 	if left, err := filepath.Glob(filepath.Join(s.dir, drafts+"*")); err != nil || len(left) > 0 {
 		t.Errorf("drafts remain: %v, %v", left, err)
+	}
+}
+
+// TestArchivesAreReproducible builds a program twice, in different folders.
+func TestArchivesAreReproducible(t *testing.T) {
+	var digests []string
+	for range 2 {
+		s := newStore(t, tiny)
+		s.module.toolchain = runtime.Version()
+		if err := os.MkdirAll(s.dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		digest, err := s.writeArchive(t.Context(), &bytes.Buffer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests = append(digests, digest)
+		s.download = newDownload(t, nil, func(w http.ResponseWriter, r *http.Request) {
+			http.ServeFile(w, r, filepath.Join(s.dir, s.module.archiveName()))
+		})
+		s.download.digest = digest
+		dir, err := s.ensure(t.Context(), &bytes.Buffer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		assertPrints(t, dir, "I am etcd")
+	}
+	if digests[0] != digests[1] {
+		t.Errorf("two builds have the digests %v", digests)
 	}
 }
 
