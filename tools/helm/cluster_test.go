@@ -104,8 +104,8 @@ func TestOperator(t *testing.T) {
 	}
 }
 
-// maxRelease is half of what the API server allows for the Secret in which Helm stores a revision of a release.
-const maxRelease = 512 << 10
+// maxRelease is three quarters of what the API server allows for the Secret in which Helm stores a revision.
+const maxRelease = 768 << 10
 
 // The chart of the machine controller has megabytes of definitions, which Helm stores with each revision.
 func TestMachines(t *testing.T) {
@@ -161,7 +161,7 @@ func revisions(t *testing.T, namespace string) []corev1.Secret {
 	return found.Items
 }
 
-// A user gives an operator of "runlevel install" to Helm, as docs/install.md says. If "runlevel install" changes it
+// A user gives an operator of "runlevel install" to Helm, as in docs/install.md. If "runlevel install" changes it
 // afterwards, Helm does not revert that without being asked.
 func TestExistingInstallation(t *testing.T) {
 	installer := setup.Installer{
