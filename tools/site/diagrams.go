@@ -67,7 +67,7 @@ func draw(browser, script string, sources []string) ([]string, error) {
 	defer os.RemoveAll(folder)
 	name := filepath.Join(folder, "page.html")
 	page := fmt.Sprintf(`<!doctype html><meta charset="utf-8"><script src="file://%s"></script><body><script>
-mermaid.initialize({startOnLoad: false, theme: "neutral", htmlLabels: false, flowchart: {htmlLabels: false},
+mermaid.initialize({startOnLoad: false, theme: "neutral", look: "classic",
   fontFamily: "system-ui, sans-serif"});
 const draw = async (source, i) => {
   const box = document.createElement("div");

@@ -217,7 +217,7 @@ func (w *nodeWriter) writeCode(
 	code := string(node.Lines().Value(source))
 	language := string(node.(*ast.FencedCodeBlock).Language(source))
 	if picture := w.diagrams[code]; language == mermaid && picture != "" {
-		fmt.Fprintf(out, "<figure><img class=\"diagram\" src=\"%s\" alt=\"Diagram; its source is below\">\n"+
+		fmt.Fprintf(out, "<figure><a href=\"%s\"><img class=\"diagram\" src=\"%[1]s\" alt=\"Diagram; its source is below\"></a>\n"+
 			"<details><summary>Diagram as text</summary>", picture)
 		defer func() { _, _ = out.WriteString("</details></figure>\n") }()
 	}

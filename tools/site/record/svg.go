@@ -26,7 +26,7 @@ text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",mon
 .f{visibility:hidden;animation:%.2[4]fs step-end infinite}.last{visibility:visible}
 @media(prefers-reduced-motion:reduce){.f{animation:none!important}}
 %[5]s</style>
-<rect width="100%%" height="100%%" rx="10" fill="#10151d"/>
+<rect x=".5" y=".5" width="%[6]g" height="%[7]d" rx="10" fill="#10151d" stroke="#3a4656"/>
 <circle cx="22" cy="20" r="6" fill="#ff8f87"/><circle cx="42" cy="20" r="6" fill="#e0ab3e"/><circle cx="62" cy="20" r="6" fill="#4cc35e"/>
 `
 
@@ -78,7 +78,8 @@ func draw(frames []frame) string {
 		keyframes.WriteString("}\n")
 		fmt.Fprintf(&body, "<g class=\"%s k%d\">%s</g>\n", class, i, drawn[s])
 	}
-	return fmt.Sprintf(head, width, height, html.EscapeString(commands()), total.Seconds(), keyframes.String()) +
+	return fmt.Sprintf(head, width, height, html.EscapeString(commands()), total.Seconds(), keyframes.String(),
+		width-1, height-1) +
 		body.String() + "</svg>\n"
 }
 
