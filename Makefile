@@ -79,7 +79,7 @@ site: ## write the documentation as a site to bin/site: make site VERSION=v0.1.0
 	cd tools/site && $(GO) run . -version "$(or $(VERSION),main)" -source ../.. -o ../../bin/site
 
 demo-svg: build ## record docs/demo.svg, the terminal in the README, on a sandbox of its own
-	cd tools/site && $(GO) run ./record
+	cd tools/site && ../../bin/runlevel sandbox exec --nodes 3 -- $(GO) run ./record
 
 programs: ## write the archives of the sandbox's programs to bin/programs, and their digests to the source: make programs VERSION=v0.1.0
 	cd tools/release && $(GO) run ./archives -update -release "$(VERSION)"

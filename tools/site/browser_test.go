@@ -48,11 +48,11 @@ func startBrowser(t *testing.T) *browser {
 	}
 	output := t.TempDir()
 	s := site{source: "../..", version: "v0.1.0", modules: "node_modules"}
-	if !s.hasSearch() {
-		t.Skip("node or pagefind is missing", remedy)
-	}
 	if err := s.write(output); err != nil {
 		t.Fatal(err)
+	}
+	if !s.hasSearch {
+		t.Skip("node or pagefind is missing", remedy)
 	}
 	if pictures, err := filepath.Glob(filepath.Join(output, "latest/diagram-*.svg")); err != nil || len(pictures) < 5 {
 		t.Errorf("diagrams are not drawn: %v, %v", pictures, err)

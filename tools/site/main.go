@@ -15,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"html/template"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,7 +31,7 @@ const (
 	publicPath = "/runlevel/" // of the published site, for the page that a server returns for any unknown path
 )
 
-//go:embed page.html style.css site.js
+//go:embed page.html diagrams.html assets
 var files embed.FS
 
 func main() {
@@ -49,11 +50,13 @@ func main() {
 type site struct {
 	source, version string
 	modules         string // folder of npm's packages
+	folder          string // of the version
 	versions        []string
 	pages           map[string]*page // by path of the source in the repository
+	rules           []*page          // in the order of their index
 	sections        []section
-	diagrams, drawn map[string]string // names of diagrams by their source, and pictures by name
-	assets          map[string]string // paths of pictures in the repository, and on the site
+	diagrams        map[string]string // names of pictures by source
+	hasSearch       bool
 	problems        []error
 }
 
@@ -72,28 +75,25 @@ func (s *site) write(output string) error {
 	if s.versions, err = versionsOf(output, s.version); err != nil {
 		return err
 	}
+	_, noPackage := os.Stat(filepath.Join(s.modules, "pagefind"))
+	_, noNode := exec.LookPath("node")
+	s.hasSearch = noPackage == nil && noNode == nil
+	s.folder = filepath.Join(output, s.version)
+	if err := os.RemoveAll(s.folder); err != nil {
+		return err
+	}
 	if err := s.read(); err != nil {
 		return err
 	}
-	folder := filepath.Join(output, s.version)
-	if err := os.RemoveAll(folder); err != nil {
+	if err := s.writeVersion(); err != nil {
 		return err
-	}
-	if err := s.writeVersion(folder); err != nil {
-		return err
-	}
-	if s.hasSearch() {
-		program := filepath.Join(s.modules, "pagefind/lib/runner/bin.cjs")
-		if text, err := exec.Command("node", program, "--site", folder, "--quiet").CombinedOutput(); err != nil {
-			return fmt.Errorf("index the site by pagefind: %w\n%s", err, text)
-		}
 	}
 	if s.versions[0] == s.version {
 		newest := filepath.Join(output, latest)
 		if err := os.RemoveAll(newest); err != nil {
 			return err
 		}
-		if err := os.CopyFS(newest, os.DirFS(folder)); err != nil {
+		if err := os.CopyFS(newest, os.DirFS(s.folder)); err != nil {
 			return err
 		}
 	}
@@ -119,12 +119,6 @@ func versionsOf(output, added string) ([]string, error) {
 	return versions, nil
 }
 
-func (s *site) hasSearch() bool {
-	_, noPackage := os.Stat(filepath.Join(s.modules, "pagefind"))
-	_, noNode := exec.LookPath("node")
-	return noPackage == nil && noNode == nil
-}
-
 // A view is the data of page.html.
 type view struct {
 	*page
@@ -132,59 +126,39 @@ type view struct {
 	Version        string
 	Versions       []string
 	Sections       []section
-	Parent         *page // of a page that the navigation does not have
-	Previous, Next *page
 	Current        string // path of the page that the navigation marks
 	Search, IsHome bool
 	Repository     string
 }
 
-// writeVersion writes the pages, their order being that of the navigation.
-func (s *site) writeVersion(folder string) error {
-	var order []*page
-	for _, section := range s.sections {
-		for _, page := range section.Pages {
-			order = append(order, page)
-			order = append(order, page.Children...)
-		}
+// writeVersion writes the pages, and the index of the search.
+func (s *site) writeVersion() error {
+	assets, err := fs.Sub(files, "assets")
+	if err != nil {
+		return err
 	}
-	for name, page := range s.pages {
+	if err := os.CopyFS(s.folder, assets); err != nil {
+		return err
+	}
+	for _, page := range s.pages {
 		v := s.view(page, strings.Repeat("../", strings.Count(page.Output, "/")))
-		v.IsHome = name == home
-		sequence := order
-		if page.rule {
-			sequence, v.Parent = s.rules(), s.pages[rulesIndex]
-			v.Current = v.Parent.Output
-		}
-		if i := slices.Index(sequence, page); i >= 0 {
-			if i > 0 {
-				v.Previous = sequence[i-1]
-			}
-			if i+1 < len(sequence) {
-				v.Next = sequence[i+1]
-			}
-		}
-		if err := writePage(filepath.Join(folder, page.Output), v); err != nil {
+		if err := writePage(filepath.Join(s.folder, page.Output), v); err != nil {
 			return err
 		}
 	}
-	if s.hasSearch() {
-		page := &page{Output: "search.html", Title: "Search", Body: `<h1>Search</h1><div id="results" aria-live="polite"></div>
+	if !s.hasSearch {
+		return nil
+	}
+	page := &page{Output: "search.html", Title: "Search", Body: `<h1>Search</h1><div id="results" aria-live="polite"></div>
 <noscript><p>The search needs JavaScript. The navigation does not.</p></noscript>`}
-		if err := writePage(filepath.Join(folder, page.Output), s.view(page, "")); err != nil {
-			return err
-		}
+	if err := writePage(filepath.Join(s.folder, page.Output), s.view(page, "")); err != nil {
+		return err
 	}
-	for _, name := range []string{"style.css", "site.js"} {
-		text, err := files.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		if err := writeFile(filepath.Join(folder, name), text); err != nil {
-			return err
-		}
+	program := filepath.Join(s.modules, "pagefind/lib/runner/bin.cjs")
+	if text, err := exec.Command("node", program, "--site", s.folder, "--quiet").CombinedOutput(); err != nil {
+		return fmt.Errorf("index the site by pagefind: %w\n%s", err, text)
 	}
-	return s.writePictures(folder)
+	return nil
 }
 
 // writeRoot writes the files beside the versions.
@@ -209,10 +183,14 @@ func (s *site) writeRoot(output string) error {
 }
 
 func (s *site) view(page *page, root string) view {
-	return view{
-		page: page, Root: root, Version: s.version, Versions: s.versions, Sections: s.sections,
-		Current: page.Output, Search: s.hasSearch(), Repository: repository,
+	v := view{
+		page: page, Root: root, Version: s.version, Versions: s.versions, Sections: s.sections, Current: page.Output,
+		Search: s.hasSearch, IsHome: page.Source == home, Repository: repository,
 	}
+	if page.Parent != nil {
+		v.Current = page.Parent.Output
+	}
+	return v
 }
 
 var layout = template.Must(template.ParseFS(files, "page.html"))

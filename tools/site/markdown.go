@@ -43,12 +43,16 @@ func (s *site) render(p *page) error {
 			p.addHeading(node, source, used)
 		case *ast.Paragraph:
 			if words := plainText(node, source); p.Summary == "" && p.Title != "" {
-				p.Summary = shorten(words)
+				p.Summary = words
 			}
 		case *ast.Link:
 			node.Destination = []byte(s.link(p, string(node.Destination)))
 		case *ast.Image:
-			node.Destination = []byte(s.picture(p, string(node.Destination)))
+			picture, err := s.picture(p, string(node.Destination))
+			if err != nil {
+				return ast.WalkStop, err
+			}
+			node.Destination = []byte(picture)
 		}
 		return ast.WalkContinue, nil
 	})
@@ -114,17 +118,6 @@ func plainText(node ast.Node, source []byte) string {
 	return out.String()
 }
 
-const maxSummary = 160 // letters that search engines show
-
-func shorten(words string) string {
-	letters := []rune(words)
-	if len(letters) <= maxSummary {
-		return words
-	}
-	short := string(letters[:maxSummary])
-	return short[:strings.LastIndexByte(short, ' ')] + " …"
-}
-
 // link returns the target that a link of a page has on the site. Files that are not pages are on GitHub. The anchors
 // of a rule are those of the index.
 func (s *site) link(p *page, destination string) string {
@@ -157,18 +150,19 @@ func (s *site) link(p *page, destination string) string {
 	return repository + "/blob/" + s.version + "/" + name + fragment
 }
 
-// picture returns where a picture of a page is on the site.
-func (s *site) picture(p *page, destination string) string {
+// picture copies a picture of a page to the site, and returns its place.
+func (s *site) picture(p *page, destination string) (string, error) {
 	if strings.Contains(destination, "://") {
-		return destination
+		return destination, nil
 	}
-	name := path.Join(path.Dir(p.base), destination)
-	if _, err := os.Stat(filepath.Join(s.source, name)); err != nil {
+	source := path.Join(path.Dir(p.base), destination)
+	content, err := os.ReadFile(filepath.Join(s.source, source))
+	if err != nil {
 		s.problems = append(s.problems, fmt.Errorf("%s shows %s, which does not exist", p.Source, destination))
-		return destination
+		return destination, nil
 	}
-	s.assets[name] = strings.TrimPrefix(name, "docs/")
-	return strings.Repeat("../", strings.Count(p.Output, "/")) + s.assets[name]
+	name := strings.TrimPrefix(source, "docs/")
+	return strings.Repeat("../", strings.Count(p.Output, "/")) + name, writeFile(filepath.Join(s.folder, name), content)
 }
 
 // A nodeWriter writes the nodes that the site shows in its own way.
@@ -217,8 +211,8 @@ func (w *nodeWriter) writeCode(
 	code := string(node.Lines().Value(source))
 	language := string(node.(*ast.FencedCodeBlock).Language(source))
 	if picture := w.diagrams[code]; language == mermaid && picture != "" {
-		fmt.Fprintf(out, "<figure><a href=\"%s\"><img class=\"diagram\" src=\"%[1]s\" alt=\"Diagram; its source is below\"></a>\n"+
-			"<details><summary>Diagram as text</summary>", picture)
+		fmt.Fprintf(out, `<figure><a href="%s"><img class="diagram" src="%[1]s" alt="Diagram"></a>
+<details><summary>Diagram as text</summary>`, picture)
 		defer func() { _, _ = out.WriteString("</details></figure>\n") }()
 	}
 	if language == "" && strings.HasPrefix(code, "$ ") {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"html/template"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -27,10 +28,11 @@ type page struct {
 	Body           template.HTML
 	Contents       []heading
 	Children       []*page // pages of the navigation below this one
-	base           string  // the file that its relative links start from
-	text           string  // Markdown
+	Parent         *page   // the index of a rule
+	Previous, Next *page
+	base           string // the file that its relative links start from
+	text           string // Markdown
 	rule           bool
-	position       int // of a rule in the index
 }
 
 // A heading is a line of a page's table of contents.
@@ -38,7 +40,7 @@ type heading struct{ Text, ID string }
 
 // read reads all pages and renders them.
 func (s *site) read() error {
-	s.pages, s.assets = map[string]*page{}, map[string]string{}
+	s.pages = map[string]*page{}
 	names := []string{home, "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "LICENSE"}
 	for _, pattern := range []string{"docs/*.md", "examples/*/README.md", "internal/review/lint/rules/*.txtar"} {
 		found, err := filepath.Glob(filepath.Join(s.source, pattern))
@@ -63,13 +65,16 @@ func (s *site) read() error {
 	if err := s.addSeverities(); err != nil {
 		return err
 	}
-	s.drawDiagrams()
+	if err := s.drawDiagrams(); err != nil {
+		return err
+	}
 	for _, name := range names {
 		if err := s.render(s.pages[name]); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return s.navigate()
+	s.navigate()
+	return nil
 }
 
 func newPage(name, text string) *page {
@@ -129,28 +134,16 @@ var ruleRow = regexp.MustCompile(`(?m)^\| \[[a-z-]+\]\(\.\./(internal/\S+\.txtar
 
 // addSeverities adds the severity to each rule's page, and the order of the index.
 func (s *site) addSeverities() error {
-	for i, row := range ruleRow.FindAllStringSubmatch(s.pages[rulesIndex].text, -1) {
+	for _, row := range ruleRow.FindAllStringSubmatch(s.pages[rulesIndex].text, -1) {
 		rule := s.pages[row[1]]
 		if rule == nil {
 			return fmt.Errorf("%s has a row for %s, which does not exist", rulesIndex, row[1])
 		}
-		rule.position = i + 1
+		rule.Parent, s.rules = s.pages[rulesIndex], append(s.rules, rule)
 		title, text, _ := strings.Cut(rule.text, "\n\n")
 		rule.text = title + "\n\n**" + row[2] + "**. " + text
 	}
 	return nil
-}
-
-// rules returns the pages of the rules in the order of their index.
-func (s *site) rules() []*page {
-	var rules []*page
-	for _, page := range s.pages {
-		if page.rule {
-			rules = append(rules, page)
-		}
-	}
-	slices.SortFunc(rules, func(a, b *page) int { return a.position - b.position })
-	return rules
 }
 
 // indexLine is a heading of the index, or one link of a line.
@@ -158,7 +151,7 @@ var indexLine = regexp.MustCompile(`(?m)^## (.+)$|\]\(([^)#]+)[^)]*\)`)
 
 // navigate makes the navigation of docs/README.md: its sections, and the pages that they link to. A page such as
 // migrate-helm.md, which is not linked there, is below migrate.md.
-func (s *site) navigate() error {
+func (s *site) navigate() {
 	placed := map[string]bool{index: true, home: true}
 	for _, found := range indexLine.FindAllStringSubmatch(s.pages[index].text, -1) {
 		if title := found[1]; title != "" {
@@ -172,12 +165,7 @@ func (s *site) navigate() error {
 			last.Pages = append(last.Pages, page)
 		}
 	}
-	var names []string
-	for name := range s.pages {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(s.pages)) {
 		if placed[name] || path.Dir(name) != path.Dir(index) {
 			continue
 		}
@@ -189,5 +177,15 @@ func (s *site) navigate() error {
 		page := s.pages[parent+".md"]
 		page.Children = append(page.Children, s.pages[name])
 	}
-	return nil
+	var order []*page
+	for _, section := range s.sections {
+		for _, page := range section.Pages {
+			order = append(append(order, page), page.Children...)
+		}
+	}
+	for _, sequence := range [][]*page{order, s.rules} {
+		for i, page := range sequence[min(1, len(sequence)):] {
+			sequence[i].Next, page.Previous = page, sequence[i]
+		}
+	}
 }

@@ -3,16 +3,14 @@
 //
 // The commands run in a pseudo terminal, so that the live view is recorded with its colours. Their output is shown half
 // as fast as it was printed: on a sandbox, an apply takes a few seconds. It is not a general recorder: it plays the
-// script below. "make demo-svg" runs it. Start with run.
+// script below. "make demo-svg" runs it, on a sandbox. Start with record.
 package main
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 )
 
 const (
+	root          = "../.."
 	columns, rows = 100, 28
 	slowness      = 2                      // output is shown half as fast as it was printed
 	maxPause      = 900 * time.Millisecond // in which nothing changes while a command runs
@@ -41,34 +40,15 @@ var script = []string{
 }
 
 func main() {
-	program := flag.String("runlevel", "../../bin/runlevel", "the program to record")
-	source := flag.String("source", "../..", "the folder in which it runs")
-	output := flag.String("o", "../../docs/demo.svg", "where the picture is written")
-	flag.Parse()
-	if err := run(*program, *source, *output); err != nil {
+	r := recorder{screen: vt10x.New(vt10x.WithSize(columns, rows))}
+	if err := r.record(); err != nil {
 		fmt.Fprintln(os.Stderr, "record:", err)
 		os.Exit(1)
 	}
 }
 
-func run(program, source, output string) error {
-	program, err := filepath.Abs(program)
-	if err != nil {
-		return err
-	}
-	r := recorder{
-		program: program, folder: source, screen: vt10x.New(vt10x.WithSize(columns, rows)),
-	}
-	started, err := r.command("sandbox", "up", "--detach", "--nodes", "3", "--name", "record").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("start a sandbox: %w\n%s", err, started)
-	}
-	defer r.command("sandbox", "down", "--name", "record").Run()
-	kubeconfig, err := r.command("sandbox", "kubeconfig", "--name", "record").Output()
-	if err != nil {
-		return fmt.Errorf("find the kubeconfig of the sandbox: %w", err)
-	}
-	r.environment = []string{"KUBECONFIG=" + strings.TrimSpace(string(kubeconfig)), "TERM=xterm-256color"}
+// record plays the script, and writes the picture.
+func (r *recorder) record() error {
 	for _, line := range script {
 		if line == "" {
 			r.write(clear)
@@ -80,15 +60,13 @@ func run(program, source, output string) error {
 	}
 	r.write(prompt + "█")
 	r.show(2 * readingTime)
-	return os.WriteFile(output, []byte(draw(r.frames)), 0o644)
+	return os.WriteFile(root+"/docs/demo.svg", []byte(draw(r.frames)), 0o644)
 }
 
 // A recorder has a terminal and the pictures that were taken of it.
 type recorder struct {
-	program, folder string
-	environment     []string
-	screen          vt10x.Terminal
-	frames          []frame
+	screen vt10x.Terminal
+	frames []frame
 }
 
 // A frame is the screen for some time.
@@ -114,18 +92,13 @@ func (r *recorder) show(duration time.Duration) {
 	r.frames = append(r.frames, picture)
 }
 
-func (r *recorder) command(arguments ...string) *exec.Cmd {
-	command := exec.Command(r.program, arguments...)
-	command.Dir, command.Env = r.folder, append(os.Environ(), r.environment...)
-	return command
-}
-
 // play types a line and runs it.
 func (r *recorder) play(line string) error {
 	r.write(prompt)
 	r.typeText(line)
 	r.write("\r\n")
-	command := r.command(strings.Fields(line)[1:]...)
+	command := exec.Command("bin/runlevel", strings.Fields(line)[1:]...)
+	command.Dir, command.Env = root, append(os.Environ(), "TERM=xterm-256color")
 	terminal, err := pty.StartWithSize(command, &pty.Winsize{Cols: columns, Rows: rows})
 	if err != nil {
 		return err

@@ -19,14 +19,14 @@ const (
 // head has the sizes, the duration and the keyframes. Without animation, the last frame is visible.
 const head = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]g %[2]d" width="%[1]g" height="%[2]d" role="img" aria-labelledby="t d">
 <title id="t">Runlevel in a terminal</title>
-<desc id="d">A recording of: %[3]s. The first installs version 1.0.0 of a release, level by level. The second shows what an update to 1.1.0 changes and deletes, asks, and updates. Output is shown half as fast as it was printed.</desc>
+<desc id="d">A recording of runlevel apply, twice, and runlevel history. The first apply installs version 1.0.0 of a release, level by level. The second lists the changes and deletes of an update to 1.1.0, asks, and updates. Output is shown half as fast as it was printed.</desc>
 <style>
 text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#e6edf3;white-space:pre}g rect{fill:#e6edf3}
 .b{font-weight:700}.s{fill:#9aa4b2}.r{fill:#ff8f87}.g{fill:#4cc35e}.y{fill:#e0ab3e}.l{opacity:.45}.e{opacity:.15}
-.f{visibility:hidden;animation:%.2[4]fs step-end infinite}.last{visibility:visible}
+.f{visibility:hidden;animation:%.2[3]fs step-end infinite}.last{visibility:visible}
 @media(prefers-reduced-motion:reduce){.f{animation:none!important}}
-%[5]s</style>
-<rect x=".5" y=".5" width="%[6]g" height="%[7]d" rx="10" fill="#10151d" stroke="#3a4656"/>
+%[4]s</style>
+<rect x=".5" y=".5" width="%[5]g" height="%[6]d" rx="10" fill="#10151d" stroke="#3a4656"/>
 <circle cx="22" cy="20" r="6" fill="#ff8f87"/><circle cx="42" cy="20" r="6" fill="#e0ab3e"/><circle cx="62" cy="20" r="6" fill="#4cc35e"/>
 `
 
@@ -78,19 +78,8 @@ func draw(frames []frame) string {
 		keyframes.WriteString("}\n")
 		fmt.Fprintf(&body, "<g class=\"%s k%d\">%s</g>\n", class, i, drawn[s])
 	}
-	return fmt.Sprintf(head, width, height, html.EscapeString(commands()), total.Seconds(), keyframes.String(),
-		width-1, height-1) +
+	return fmt.Sprintf(head, width, height, total.Seconds(), keyframes.String(), width-1, height-1) +
 		body.String() + "</svg>\n"
-}
-
-func commands() string {
-	var lines []string
-	for _, line := range script {
-		if line != "" {
-			lines = append(lines, line)
-		}
-	}
-	return strings.Join(lines, ", ")
 }
 
 // drawRow returns the text and the bars of a row.
