@@ -25,7 +25,7 @@ func TestSite(t *testing.T) {
 		"v0.1.0/machines.html":      {`flowchart TD`}, // without a browser, the source of a diagram
 		"v0.1.0/machines-code.html": {`href="project/contributing.html#where-a-change-goes"`},
 		"v0.1.0/rules/bad-ignore.html": {
-			`<strong>error</strong>. An ignore has no reason`, `<h2 id="why-it-matters">`, `href="../lint.html"`,
+			`<strong>error</strong>. An ignore has no reason`, `<h2 id="why-it-matters">`, `<p class="parent"><a href="../lint.html">`, `rel="next"`,
 			`<span class="nt">apiVersion</span>`, `0000_50_web_01_settings.yaml:1:1: error:`,
 		},
 	} {
