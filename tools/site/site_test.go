@@ -17,7 +17,7 @@ func TestSite(t *testing.T) {
 	for name, want := range map[string][]string{
 		"index.html":                {`url=latest/index.html`, `<a href="latest/index.html">`},
 		"404.html":                  {`href="/runlevel/latest/style.css"`},
-		"latest/index.html":         {`<h1 id="runlevel">Runlevel</h1>`, `<h2>Run the operator</h2>`},
+		"latest/index.html":         {`<h1 id="runlevel">Runlevel</h1>`, `src="demo.svg"`, `<h2>Run the operator</h2>`},
 		"v0.1.0/operator.html":      {`<div class="table" tabindex="0"><table>`, `aria-current="page"`, `edit/main/docs/operator.md`},
 		"v0.1.0/install.html":       {`href="https://github.com/runlevel/runlevel/blob/v0.1.0/`},
 		"v0.1.0/plan.html":          {`rel="prev" href="rehearse.html"`, `rel="next" href="payload.html"`},
