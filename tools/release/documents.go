@@ -26,11 +26,13 @@ type object map[string]any
 // SBOM of the payload to it.
 func writeDocuments(ctx context.Context, d *draft) error {
 	for _, packed := range d.archives {
-		if err := d.describe(packed.File, filepath.Join(packed.Contents, "runlevel*")); err != nil {
+		described := artifact{packed.File, packed.File, packed.SHA256}
+		if err := d.describe(described, filepath.Join(packed.Contents, "runlevel*")); err != nil {
 			return err
 		}
 	}
-	if err := d.describe(d.imageArchive(), filepath.Join(d.programs("linux", "*"), "*")); err != nil {
+	image := artifact{d.imageArchive(), d.image, strings.TrimPrefix(d.digest, "sha256:")}
+	if err := d.describe(image, filepath.Join(d.programs("linux", "*"), "*")); err != nil {
 		return err
 	}
 	attached, err := d.attachedSBOM(ctx)
@@ -40,15 +42,25 @@ func writeDocuments(ctx context.Context, d *draft) error {
 	if err := os.WriteFile(filepath.Join(d.folder, d.payloadArchive()+".spdx.json"), attached, 0o644); err != nil {
 		return err
 	}
-	return d.writeProvenance(d.payloadArchive())
+	return d.writeProvenance(artifact{
+		d.payloadArchive(), d.image + payloadSuffix, strings.TrimPrefix(d.payload.Digest, "sha256:"),
+	})
 }
 
-// describe writes the SBOM and the provenance of a file of the release. A pattern matches the programs in the file.
-func (d *draft) describe(file, programs string) error {
-	if err := d.writeSBOM(file, programs); err != nil {
-		return fmt.Errorf("SBOM of %s: %w", file, err)
+// An artifact is a file of the release, or the image in it: verifiers of images know its digest, and no file. Signatures
+// change the file of an image, and not this digest.
+type artifact struct {
+	file string
+	name string // of the file or the image
+	sum  string // SHA-256 of the file or the image
+}
+
+// describe writes the SBOM and the provenance of an artifact. A pattern matches its programs.
+func (d *draft) describe(described artifact, programs string) error {
+	if err := d.writeSBOM(described, programs); err != nil {
+		return fmt.Errorf("SBOM of %s: %w", described.file, err)
 	}
-	return d.writeProvenance(file)
+	return d.writeProvenance(described)
 }
 
 // attachedSBOM returns the SBOM in the archive of the payload.
@@ -70,12 +82,8 @@ func (d *draft) attachedSBOM(ctx context.Context) ([]byte, error) {
 }
 
 // writeSBOM writes the modules of programs in the format SPDX 2.3.
-func (d *draft) writeSBOM(file, pattern string) error {
+func (d *draft) writeSBOM(described artifact, pattern string) error {
 	programs, err := filepath.Glob(pattern)
-	if err != nil {
-		return err
-	}
-	sum, err := sumFile(filepath.Join(d.folder, file))
 	if err != nil {
 		return err
 	}
@@ -91,7 +99,7 @@ func (d *draft) writeSBOM(file, pattern string) error {
 		}
 	}
 	const whole = "SPDXRef-file"
-	described := func(id, name, version, locator string) object {
+	newPackage := func(id, name, version, locator string) object {
 		return object{
 			"SPDXID": id, "name": name, "versionInfo": version,
 			"downloadLocation": "NOASSERTION", "filesAnalyzed": false,
@@ -100,8 +108,8 @@ func (d *draft) writeSBOM(file, pattern string) error {
 			}},
 		}
 	}
-	main := described(whole, file, d.version, "pkg:golang/"+module+"@"+d.version)
-	main["checksums"] = []object{{"algorithm": "SHA256", "checksumValue": sum}}
+	main := newPackage(whole, described.name, d.version, "pkg:golang/"+module+"@"+d.version)
+	main["checksums"] = []object{{"algorithm": "SHA256", "checksumValue": described.sum}}
 	main["licenseDeclared"] = "Apache-2.0"
 	packages := []object{main}
 	relations := []object{{
@@ -109,14 +117,15 @@ func (d *draft) writeSBOM(file, pattern string) error {
 	}}
 	for i, name := range slices.Sorted(maps.Keys(versions)) {
 		id := fmt.Sprintf("SPDXRef-module-%d", i)
-		packages = append(packages, described(id, name, versions[name],
+		packages = append(packages, newPackage(id, name, versions[name],
 			fmt.Sprintf("pkg:golang/%s@%s", name, url.PathEscape(versions[name]))))
 		relations = append(relations,
 			object{"spdxElementId": whole, "relationshipType": "CONTAINS", "relatedSpdxElement": id})
 	}
-	return d.writeJSON(file+".spdx.json", object{
-		"SPDXID": "SPDXRef-DOCUMENT", "spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "name": file,
-		"documentNamespace": fmt.Sprintf("%s/releases/download/%s/%s.spdx.json#%s", home, d.version, file, sum),
+	return d.writeJSON(described.file+".spdx.json", object{
+		"SPDXID": "SPDXRef-DOCUMENT", "spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "name": described.name,
+		"documentNamespace": fmt.Sprintf("%s/releases/download/%s/%s.spdx.json#%s", home, d.version, described.file,
+			described.sum),
 		"creationInfo": object{
 			"created": d.time.Format(time.RFC3339), "creators": []string{"Tool: runlevel-release-" + d.version},
 		},
@@ -125,14 +134,10 @@ func (d *draft) writeSBOM(file, pattern string) error {
 }
 
 // writeProvenance writes an in-toto statement with SLSA provenance, version 1, and its sigstore bundle.
-func (d *draft) writeProvenance(file string) error {
-	sum, err := sumFile(filepath.Join(d.folder, file))
-	if err != nil {
-		return err
-	}
+func (d *draft) writeProvenance(described artifact) error {
 	statement := object{
 		"_type": "https://in-toto.io/Statement/v1", "predicateType": "https://slsa.dev/provenance/v1",
-		"subject": []object{{"name": file, "digest": object{"sha256": sum}}},
+		"subject": []object{{"name": described.name, "digest": object{"sha256": described.sum}}},
 		"predicate": object{
 			"buildDefinition": object{
 				"buildType": home + "/blob/main/docs/releasing.md",
@@ -146,7 +151,7 @@ func (d *draft) writeProvenance(file string) error {
 			"runDetails": object{"builder": object{"id": home, "version": object{"go": runtime.Version()}}},
 		},
 	}
-	if err := d.writeJSON(file+".intoto.json", statement); err != nil || d.isUnsigned {
+	if err := d.writeJSON(described.file+".intoto.json", statement); err != nil || d.isUnsigned {
 		return err
 	}
 	text, err := json.Marshal(statement)
@@ -157,7 +162,7 @@ func (d *draft) writeProvenance(file string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(d.folder, file+".intoto.sigstore.json"), bundle, 0o644)
+	return os.WriteFile(filepath.Join(d.folder, described.file+".intoto.sigstore.json"), bundle, 0o644)
 }
 
 // writeJSON writes a file of the release.

@@ -16,6 +16,9 @@ import (
 	"github.com/runlevel/runlevel/internal/release/build"
 )
 
+// payloadSuffix is the end of the repository of the payload, after the image's.
+const payloadSuffix = "-release"
+
 // imageArchive returns the name of the OCI archive with the image of the programs.
 func (d *draft) imageArchive() string { return "runlevel-image_" + d.version + ".tar" }
 
@@ -104,7 +107,7 @@ images: {runlevel: %s}
 	if err := errors.Join(os.WriteFile(file, []byte(config), 0o644), lock.Write(lockFile)); err != nil {
 		return err
 	}
-	output, err := d.runlevel(ctx, "release", "build", file, "--from-lock", lockFile, "-o", "json",
+	output, err := runlevel(ctx, "release", "build", file, "--from-lock", lockFile, "-o", "json",
 		"--to", filepath.Join(d.folder, d.payloadArchive()))
 	if err != nil {
 		return err
@@ -119,9 +122,9 @@ func signImages(ctx context.Context, d *draft) error {
 	}
 	for archive, identity := range map[string]string{
 		d.imageArchive():   d.image + ":" + d.version,
-		d.payloadArchive(): d.image + "-release:" + strings.TrimPrefix(d.version, "v"),
+		d.payloadArchive(): d.image + payloadSuffix + ":" + strings.TrimPrefix(d.version, "v"),
 	} {
-		if _, err := d.runlevel(ctx, "release", "sign", filepath.Join(d.folder, archive), "--key", d.key, "--identity",
+		if _, err := runlevel(ctx, "release", "sign", filepath.Join(d.folder, archive), "--key", d.key, "--identity",
 			identity); err != nil {
 			return err
 		}

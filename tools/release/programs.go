@@ -118,7 +118,7 @@ func (d *draft) writeHelp(folder string) error {
 }
 
 // runlevel runs the command line of this module, and returns its output. Warnings are only shown if it fails.
-func (d *draft) runlevel(ctx context.Context, arguments ...string) ([]byte, error) {
+func runlevel(ctx context.Context, arguments ...string) ([]byte, error) {
 	var out, warnings bytes.Buffer
 	if code := cli.Run(ctx, arguments, core.Streams{In: os.Stdin, Out: &out, Err: &warnings}); code != 0 {
 		return nil, fmt.Errorf("runlevel %s: exit code %d\n%s", strings.Join(arguments, " "), code, &warnings)
