@@ -47,8 +47,8 @@ func writeDocuments(ctx context.Context, d *draft) error {
 	})
 }
 
-// An artifact is a file of the release, or the image in it: verifiers of images know its digest, and no file. Signatures
-// change the file of an image, and not this digest.
+// An artifact is a file of the release, or the image in it: verifiers of images know its digest, and no file.
+// Signatures change the file of an image, and not this digest.
 type artifact struct {
 	file string
 	name string // of the file or the image

@@ -189,8 +189,9 @@ func (r builtRelease) testArchives(t *testing.T) {
 		}
 		files := unpack(t, r.path("runlevel_"+version+"_"+system+"_"+processor+suffix))
 		for _, name := range []string{
-			program, "LICENSE", "README.md", "completions/runlevel.bash", "completions/_runlevel", "completions/runlevel.fish",
-			"completions/runlevel.ps1", "man/man1/runlevel.1", "man/man1/runlevel-release-build.1",
+			program, "LICENSE", "README.md", "completions/runlevel.bash", "completions/_runlevel",
+			"completions/runlevel.fish", "completions/runlevel.ps1", "man/man1/runlevel.1",
+			"man/man1/runlevel-release-build.1",
 		} {
 			if len(files[name]) == 0 {
 				t.Errorf("the archive for %s has no %s", platform, name)
@@ -412,9 +413,9 @@ func (r builtRelease) testManifests(t *testing.T) {
 		namespace, name, _ := strings.Cut(deployment, "/")
 		kubectl(t, s, "-n", namespace, "rollout", "status", "deployment/"+name, "--timeout=2m")
 	}
+	want := strings.TrimPrefix(version, "v") + " registry.example/runlevel@" + described.Digest.String()
 	if applied := string(kubectl(t, s, "-n", "runlevel-machines", "get", "deployment", "machine-controller", "-o",
-		"jsonpath={..env[0].value} {..image}")); applied != strings.TrimPrefix(version, "v")+" registry.example/runlevel@"+
-		described.Digest.String() {
+		"jsonpath={..env[0].value} {..image}")); applied != want {
 		t.Errorf("the machine controller has version and image %s", applied)
 	}
 }
@@ -437,8 +438,9 @@ func (r builtRelease) testPayload(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	repository, _, _ := strings.Cut(image, ":"+strings.TrimPrefix(version, "v"))
 	if applied := string(kubectl(t, s, "-n", "runlevel-system", "get", "deployment", "runlevel-operator", "-o",
-		"jsonpath={..args[0]}")); !strings.HasPrefix(applied, "--release-image="+strings.Split(image, ":0.1")[0]+"@sha256:") {
+		"jsonpath={..args[0]}")); !strings.HasPrefix(applied, "--release-image="+repository+"@sha256:") {
 		t.Errorf("the operator has the argument %s", applied)
 	}
 }
@@ -476,7 +478,8 @@ func (r builtRelease) testSameBytes(t *testing.T) {
 		want, err := first.Resolve(t.Context(), "")
 		got, failed := second.Resolve(t.Context(), "")
 		if err != nil || failed != nil || got.Digest != want.Digest {
-			t.Errorf("the %s has digest %s in another build, want %s: %v, %v", image, got.Digest, want.Digest, err, failed)
+			t.Errorf("the %s has digest %s in another build, want %s: %v, %v", image, got.Digest, want.Digest, err,
+				failed)
 		}
 	}
 }
@@ -528,7 +531,10 @@ func TestRefused(t *testing.T) {
 	file := func(name, text string) {
 		t.Helper()
 		path := filepath.Join(folder, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -561,7 +567,8 @@ func TestRefused(t *testing.T) {
 	refuses(options{version: "v0.2.0"}, `"cosign generate-key-pair" creates one`)
 	refuses(options{version: "v0.2.0", key: "/missing"}, "-key: open /missing")
 	refuses(options{version: "v0.2.0", source: folder, output: folder}, "has files, but no release")
-	refuses(options{version: "v0.2.0", source: t.TempDir(), output: output}, "-source is not the folder of the repository")
+	refuses(options{version: "v0.2.0", source: t.TempDir(), output: output},
+		"-source is not the folder of the repository")
 	file("new.txt", "")
 	refuses(options{version: "v0.2.0"}, "the worktree has changes: commit them, or pass -snapshot for a trial\n?? new.txt")
 
