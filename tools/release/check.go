@@ -9,10 +9,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"golang.org/x/mod/semver"
 )
 
@@ -22,6 +24,12 @@ func check(ctx context.Context, o options) (*draft, error) {
 	if o.version != semver.Canonical(o.version) || o.version == "" {
 		return nil, fmt.Errorf("-version %q is not a semantic version: use one such as v0.1.0 or v0.2.0-rc.1",
 			o.version)
+	}
+	if !slices.ContainsFunc(o.platforms, func(p string) bool { return strings.HasPrefix(p, "linux/") }) {
+		return nil, errors.New("-platforms has none with linux, which the image needs: add linux/amd64, for example")
+	}
+	if _, err := name.NewRepository(o.image); err != nil {
+		return nil, fmt.Errorf("-image: name a repository without a tag, such as registry.example/runlevel: %w", err)
 	}
 	if err := d.checkFolders(); err != nil {
 		return nil, err

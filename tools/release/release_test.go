@@ -551,6 +551,9 @@ func TestRefused(t *testing.T) {
 		if o.output == "" {
 			o.source, o.output = folder, output
 		}
+		if o.image == "" {
+			o.image, o.platforms = "registry.example/runlevel", []string{"linux/amd64"}
+		}
 		err := write(context.Background(), o)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %s", o, err, want)
@@ -562,6 +565,10 @@ func TestRefused(t *testing.T) {
 	refuses(options{version: "0.1.0"}, `-version "0.1.0" is not a semantic version: use one such as v0.1.0`)
 	refuses(options{version: "v0.1"}, "is not a semantic version")
 	refuses(options{version: "v0.1.0+build"}, "is not a semantic version")
+	refuses(options{version: "v0.1.0", image: "registry.example/runlevel", platforms: []string{"darwin/arm64"}},
+		"-platforms has none with linux")
+	refuses(options{version: "v0.1.0", image: "registry.example/runlevel:v1", platforms: []string{"linux/arm64"}},
+		"-image: name a repository without a tag")
 	refuses(options{version: "v0.1.0"}, "the tag v0.1.0 is at commit ")
 	refuses(options{version: "v0.3.0"}, `CHANGELOG.md has no section "## v0.3.0": rename "Unreleased" to it`)
 	refuses(options{version: "v0.2.0"}, `"cosign generate-key-pair" creates one`)
