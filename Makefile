@@ -7,7 +7,8 @@ export CGO_ENABLED ?= 0
 
 # Without the folder's name in them, compiled packages serve every clone, and what a test or a CI action of ours
 # builds. (Flags that go env knows stay.)
-export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
+# Pages for debugging in grpc would make both programs a third larger: docs/performance.md#size explains it.
+export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath -tags=grpcnotrace
 
 # Where install puts the command.
 PREFIX ?= $(HOME)/.local

@@ -49,7 +49,7 @@ build() {
     return
   fi
   command -v go >/dev/null || refuse "runlevel is built with Go, and there is none: put a step with actions/setup-go before this one"
-  CGO_ENABLED=0 GOTOOLCHAIN=auto GOWORK=off go build -mod=readonly -buildvcs=false -trimpath -o "$runlevel" ./cmd/runlevel
+  CGO_ENABLED=0 GOTOOLCHAIN=auto GOWORK=off go build -mod=readonly -buildvcs=false -trimpath -tags=grpcnotrace -o "$runlevel" ./cmd/runlevel
 }
 
 # programs finds the programs of a control plane, or builds them, and says whether there is

@@ -35,8 +35,8 @@ func (b *builder) build(platform *v1.Platform) ([]file, error) {
 	if b.programs == "" {
 		output := filepath.Join("bin", name)
 		folder = filepath.Join(b.source, output)
-		command := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", output+string(filepath.Separator),
-			"./cmd/...")
+		command := exec.Command("go", "build", "-trimpath", "-tags=grpcnotrace", "-ldflags=-s -w",
+			"-o", output+string(filepath.Separator), "./cmd/...")
 		command.Dir, command.Stdout, command.Stderr = b.source, os.Stdout, os.Stderr
 		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
 		if err := command.Run(); err != nil {

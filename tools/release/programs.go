@@ -42,8 +42,8 @@ func buildPrograms(ctx context.Context, d *draft) error {
 		linked := fmt.Sprintf("-s -w -X %[1]s/internal/text/buildinfo.Version=%[2]s "+
 			"-X %[1]s/internal/text/buildinfo.Commit=%[3]s", module, d.version, d.commit)
 		// Without buildvcs, the bytes don't depend on tags, and a source archive gives the same ones.
-		command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", linked, "-o",
-			d.programs(system, processor)+string(filepath.Separator), mains)
+		command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags=grpcnotrace", "-buildvcs=false",
+			"-ldflags", linked, "-o", d.programs(system, processor)+string(filepath.Separator), mains)
 		command.Dir, command.Stdout, command.Stderr = d.source, os.Stderr, os.Stderr
 		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+system, "GOARCH="+processor)
 		if err := command.Run(); err != nil {
