@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
-	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -141,7 +140,7 @@ func isOperatorConfig(document *yaml.Node) bool {
 	if document.Decode(&config) != nil {
 		return false
 	}
-	return config.Kind == "GenericOperatorConfig" && config.APIVersion == operatorv1alpha1.GroupVersion.String() ||
+	return config.Kind == "GenericOperatorConfig" && config.APIVersion == "operator.openshift.io/v1alpha1" ||
 		config.Kind == "GenericControllerConfig" && config.APIVersion == configv1.GroupVersion.String()
 }
 

@@ -18,9 +18,11 @@ import (
 )
 
 // The heap may grow to smallHeap bytes without a collection, or by a percentage if that is more: usualGrowth, which is
-// Go's default, or tightGrowth.
+// Go's default, or tightGrowth. Up to roomyHeap, growth is always usual: collections of a heap that is far from its
+// peak would cost time and save nothing.
 const (
 	smallHeap    = 30 << 20
+	roomyHeap    = 50 << 20
 	usualGrowth  = 100
 	tightGrowth  = 25
 	leastCounted = 4 << 20 // the lower bound of bytes in use
@@ -29,7 +31,7 @@ const (
 // growth is the percentage by which a large heap may grow.
 var growth = start()
 
-// LimitGrowth limits the growth of a large heap to a quarter of the bytes in use. A memory limit of the runtime is no
+// LimitGrowth limits the growth of a heap above 50 MiB to a quarter of the bytes in use. A memory limit of the runtime is no
 // replacement: when the bytes in use come near a limit, the runtime collects without end.
 func LimitGrowth() { growth.Store(tightGrowth) }
 
@@ -46,7 +48,9 @@ func start() *atomic.Int64 {
 
 // percent returns the percentage of the bytes in use by which the heap may grow.
 func percent(inUse uint64, growth int) int {
-	return max(growth, int(100*smallHeap/max(inUse, leastCounted))-100)
+	inUse = max(inUse, leastCounted)
+	unchecked := max(smallHeap, min(2*inUse, roomyHeap))
+	return max(growth, int(100*unchecked/inUse)-100)
 }
 
 // inUse returns the number of bytes that the last cycle has found in use.

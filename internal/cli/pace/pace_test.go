@@ -10,7 +10,7 @@ import (
 
 func TestHeapGrowthByBytesInUse(t *testing.T) {
 	small := int(100*smallHeap/leastCounted) - 100
-	for inUse, want := range map[uint64]int{0: small, 1 << 20: small, smallHeap / 2: 100, 32 << 20: tightGrowth,
+	for inUse, want := range map[uint64]int{0: small, 1 << 20: small, smallHeap / 2: 100, 20 << 20: 100, 25 << 20: 100,
 		40 << 20: tightGrowth, 1 << 40: tightGrowth} {
 		if got := percent(inUse, tightGrowth); got != want {
 			t.Errorf("a heap with %d bytes in use may grow by %d %%, want %d %%", inUse, got, want)
