@@ -18,7 +18,7 @@ import (
 )
 
 // The heap may grow to smallHeap bytes without a collection, or by a percentage if that is more: usualGrowth, which is
-// Go's default, or tightGrowth. Up to roomyHeap, growth is always usual: collections of a heap that is far from its
+// Go's default, or tightGrowth. Up to roomyHeap, growth is always usual: collections of a heap far below its
 // peak would cost time and save nothing.
 const (
 	smallHeap    = 30 << 20
