@@ -7,7 +7,7 @@ export CGO_ENABLED ?= 0
 
 # Without the folder's name in them, compiled packages serve every clone, and what a test or a CI action of ours
 # builds. (Flags that go env knows stay.)
-# Pages for debugging in grpc would make both programs a third larger: docs/performance.md#size explains it.
+# Pages for debugging in grpc would make both programs a third larger: see "The size of the programs" in docs/architecture.md.
 export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath -tags=grpcnotrace
 
 # Where install puts the command.

@@ -141,5 +141,5 @@ func newLayer(files []file) (v1.Layer, error) {
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(archive.Bytes())), nil
 	}, tarball.WithMediaType(types.OCILayer),
-		tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching)
+		tarball.WithCompressionLevel(gzip.BestCompression), tarball.WithCompressedCaching)
 }

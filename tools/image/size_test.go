@@ -27,7 +27,7 @@ type sizes struct {
 
 // TestProgramsDoNotGrow compares the sizes of the programs with recorded ones.
 func TestProgramsDoNotGrow(t *testing.T) {
-	programs, err := build("../..", &v1.Platform{OS: "linux", Architecture: "amd64"})
+	programs, err := (&builder{source: "../.."}).build(&v1.Platform{OS: "linux", Architecture: "amd64"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,9 +62,9 @@ func TestProgramsDoNotGrow(t *testing.T) {
 		if recorded := want.Programs[name]; size > recorded+recorded*maxGrowth/100 {
 			t.Errorf("%s grew from %.1f to %.1f MB (at most %d %%). Which packages did: build it before and after the "+
 				"change without -s -w, and compare the output of go tool nm -size -sort size. By a third: see "+
-				"\"Size\" in docs/performance.md. If the new code is worth it, record the size: "+
-				"cd tools && go test ./image -run %s -update", name, float64(recorded)/1e6, float64(size)/1e6, maxGrowth,
-				t.Name())
+				"docs/architecture.md, \"The size of the programs\". If the new code is worth it, record the size: "+
+				"cd tools && go test ./image -run %s -update",
+				name, float64(recorded)/1e6, float64(size)/1e6, maxGrowth, t.Name())
 		}
 	}
 }

@@ -18,10 +18,10 @@ import (
 )
 
 // The heap may grow to smallHeap bytes without a collection, or by a percentage if that is more: usualGrowth, which is
-// Go's default, or tightGrowth. Up to roomyHeap, growth is always usual: collections of a heap far below its
-// peak would cost time and save nothing.
+// Go's default, or tightGrowth. Up to roomyHeap, growth is always usual: collections of a heap far below its peak would
+// cost time and save nothing.
 const (
-	smallHeap    = 30 << 20
+	smallHeap    = 22 << 20
 	roomyHeap    = 50 << 20
 	usualGrowth  = 100
 	tightGrowth  = 25
@@ -31,8 +31,8 @@ const (
 // growth is the percentage by which a large heap may grow.
 var growth = start()
 
-// LimitGrowth limits the growth of a heap above 50 MiB to a quarter of the bytes in use. A memory limit of the runtime is no
-// replacement: when the bytes in use come near a limit, the runtime collects without end.
+// LimitGrowth limits the growth of a heap above 50 MiB to a quarter of the bytes in use. A memory limit of the
+// runtime is no replacement: when the bytes in use come near a limit, the runtime collects without end.
 func LimitGrowth() { growth.Store(tightGrowth) }
 
 // start sets the pace, now and after each cycle of the garbage collector.
