@@ -65,8 +65,8 @@ func runs(program string) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Command[0] = program }
 }
 
-// release pushes a release that has the operator of a program.
-func (u *upgrade) release(version, program, files string) string {
+// pushWith pushes a release that has the operator of a program.
+func (u *upgrade) pushWith(version, program, files string) string {
 	u.t.Helper()
 	return u.push(version, shop+old+unchanged+files+u.ownManifests(u.objects[program], runs(program)))
 }
@@ -84,9 +84,15 @@ func (u *upgrade) check(program, version string, history ...string) {
 	u.until("all is well", has("Failing", configv1.ConditionFalse, ""))
 	u.awaitLeader(program)
 	u.checkHistories(strings.Join(history, " "))
+	other := filepath.Join(u.t.TempDir(), "release")
+	u.must(os.CopyFS(other, u.release("1.0.9", shop)))
+	holder := u.leader()
 	for _, line := range []string{u.older, u.newer} {
 		if out, code := u.runProgram(u.t, line, "status"); code != 0 || !strings.Contains(out, version) {
 			u.t.Errorf("%s status ends with %d:\n%s", line, code, out)
+		}
+		if out, code := u.runProgram(u.t, line, "apply", other, "--yes"); code != 1 || !strings.Contains(out, holder) {
+			u.t.Errorf("%s apply ends with %d, and the lock is held by %s:\n%s", line, code, holder, out)
 		}
 		out, code := u.runProgram(u.t, line, "history", "default")
 		if code != 0 || strings.Count(out, "update")+strings.Count(out, "install") != len(history) {
@@ -137,17 +143,17 @@ func (u *upgrade) stateOfWeb() string {
 func TestRunlevelIsUpgradedAndDowngraded(t *testing.T) {
 	t.Parallel()
 	u := newUpgrade(t)
-	first := u.release("1.0.0", "/older", "")
+	first := u.pushWith("1.0.0", "/older", "")
 	u.install("/older", first)
 	u.check("/older", "1.0.0", "1.0.0=Completed")
 	u.workload = u.stateOfWeb()
 
-	u.update(u.release("1.0.1", "/newer", ""))
+	u.update(u.pushWith("1.0.1", "/newer", ""))
 	u.check("/newer", "1.0.1", "1.0.1=Completed", "1.0.0=Completed")
 	u.update(first)
 	u.check("/older", "1.0.0", "1.0.0=Completed", "1.0.1=Completed", "1.0.0=Completed")
 
-	second := u.release("1.0.2", "/newer", till)
+	second := u.pushWith("1.0.2", "/newer", till)
 	u.update(second)
 	u.awaitLeader("/newer")
 	newer := u.leader()
