@@ -1,0 +1,173 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/sandbox/imageregistry"
+)
+
+// releasingVariable enables the test that builds a release with the commands of docs/releasing.md.
+const releasingVariable = "RUNLEVEL_TEST_RELEASING"
+
+// marked finds the commands of a page that a test runs, also inside a list.
+var marked = regexp.MustCompile("(?ms)^ *<!-- a test runs this -->\n *```sh\n(.*?)^ *```$")
+
+// standIn is a program that records its arguments. It fails where gh would look for a release that does not exist.
+const standIn = `#!/bin/sh
+echo "$(basename "$0") $*" >>"$RUNNER_TEMP/calls"
+test "$2" != view
+`
+
+// A releaser runs the commands with which a release is cut.
+type releaser struct {
+	t   *testing.T
+	env []string
+}
+
+func (r *releaser) run(folder, commands string) {
+	r.t.Helper()
+	shell := exec.Command("bash", "-euo", "pipefail", "-c", commands)
+	shell.Dir, shell.Env = folder, append(os.Environ(), r.env...)
+	if out, err := shell.CombinedOutput(); err != nil {
+		r.t.Fatalf("%v:\n%s\n%s", err, commands, out)
+	}
+}
+
+// TestARelease cuts a release in a clone, with a throw-away key, and programs for linux/amd64 only: with the commands
+// of docs/releasing.md, and then those by which the workflow verifies and publishes it. Only the registry is real
+// there.
+func TestARelease(t *testing.T) {
+	page, err := os.ReadFile("../../docs/releasing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := marked.FindAllStringSubmatch(string(page), -1)
+	if len(blocks) != 2 || !strings.Contains(blocks[1][1], "make release") {
+		t.Fatalf("docs/releasing.md has %d blocks that a test runs, want one that verifies and one that builds",
+			len(blocks))
+	}
+	steps := publishingSteps(t)
+	if os.Getenv(releasingVariable) == "" {
+		t.Skip("set " + releasingVariable + "=1: this test builds a release, which takes minutes")
+	}
+	for _, program := range []string{"jq", "openssl", "perl", "make"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip("install " + program + ": the steps of a release need it")
+		}
+	}
+	scratch := t.TempDir()
+	clone := filepath.Join(scratch, "runlevel")
+	if out, err := exec.Command("git", "clone", "--quiet", "--shared", "../..", clone).CombinedOutput(); err != nil {
+		t.Skipf("this test needs git and a clone: %v\n%s", err, out)
+	}
+	registry := imageregistry.StartTLS()
+	defer registry.Close()
+	create(t, filepath.Join(scratch, "ca.pem"), registry.Certificate())
+	for _, name := range []string{"gh", "helm"} {
+		create(t, filepath.Join(scratch, "stand-ins", name), []byte(standIn))
+	}
+	image := registry.Host + "/team/runlevel"
+	r := releaser{t: t, env: []string{
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a",
+		"GIT_COMMITTER_EMAIL=a@example.com",
+		"RELEASEFLAGS=-platforms linux/amd64 -image " + image,
+		"TAG=v0.2.0", "IMAGE=" + image, "CHARTS=registry.example/charts", "RUNNER_TEMP=" + scratch,
+		"GITHUB_PATH=" + filepath.Join(scratch, "path"), "GITHUB_OUTPUT=" + filepath.Join(scratch, "output"),
+		fmt.Sprintf("PATH=%[1]s/stand-ins:%[1]s/bin:%[2]s", scratch, os.Getenv("PATH")),
+	}}
+	r.run(clone, blocks[1][1])
+	folder := filepath.Join(clone, "bin", "release")
+	r.run(folder, blocks[0][1]+"rm checksums.sig")
+	r.run(folder, steps["Verify the files"])
+	r.run(folder, "runlevel version | grep -F v0.2.0")
+	const trust = "export SSL_CERT_FILE=$RUNNER_TEMP/ca.pem\n"
+	r.run(folder, trust+steps["Push the images and charts"])
+	r.run(folder, trust+`runlevel release info "$IMAGE-release:0.2.0" | grep -F machine-controller`)
+	r.run(clone, steps["Publish the release"])
+	checkCalls(t, filepath.Join(scratch, "calls"), folder)
+
+	create(t, filepath.Join(folder, "install.yaml"), []byte("another file"))
+	shell := exec.Command("bash", "-euo", "pipefail", "-c", blocks[0][1])
+	shell.Dir = folder
+	if out, err := shell.CombinedOutput(); err == nil || !strings.Contains(string(out), "install.yaml: FAILED") {
+		t.Errorf("a changed file is verified: %v\n%s", err, out)
+	}
+}
+
+// publishingSteps returns the commands of the workflow's job that publishes, by the names of its steps.
+func publishingSteps(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../../.github/workflows/release.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var workflow struct {
+		Jobs map[string]struct {
+			Steps []struct{ Name, Run string }
+		}
+	}
+	if err := yaml.Unmarshal(text, &workflow); err != nil {
+		t.Fatal(err)
+	}
+	commands := map[string]string{}
+	for _, step := range workflow.Jobs["publish"].Steps {
+		commands[step.Name] = step.Run
+	}
+	for _, name := range []string{"Verify the files", "Push the images and charts", "Publish the release"} {
+		if commands[name] == "" {
+			t.Fatalf("job publish of the release workflow has no step %q", name)
+		}
+	}
+	return commands
+}
+
+// checkCalls fails the test unless both charts were pushed, and the release was published last, with all files.
+func checkCalls(t *testing.T, log, folder string) {
+	t.Helper()
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := strings.Split(strings.TrimSpace(string(text)), "\n")
+	wanted := []string{
+		"helm push runlevel-machines-0.2.0.tgz oci://registry.example/charts",
+		"helm push runlevel-operator-0.2.0.tgz oci://registry.example/charts",
+		"gh release view v0.2.0", "gh release create v0.2.0 --draft", "gh release upload v0.2.0 ",
+		"gh release edit v0.2.0 --draft=false --latest",
+	}
+	if len(calls) != len(wanted) {
+		t.Fatalf("the workflow calls\n%s\nwant\n%s", text, strings.Join(wanted, "\n"))
+	}
+	for i, call := range calls {
+		if !strings.HasPrefix(call, wanted[i]) {
+			t.Errorf("call %d is %s, want %s", i+1, call, wanted[i])
+		}
+	}
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !strings.Contains(calls[4], "bin/release/"+file.Name()+" ") {
+			t.Errorf("%s is not attached to the release", file.Name())
+		}
+	}
+}
+
+func create(t *testing.T, path string, content []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, content, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
