@@ -1,7 +1,11 @@
 package helm
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -63,8 +67,17 @@ func exists(t *testing.T, keys []kinds.ID) []kinds.ID {
 // A user installs the operator, changes its values, upgrades it, returns to the first revision, and uninstalls it.
 func TestOperator(t *testing.T) {
 	v1, v2 := write(t, operator, "v0.1.0"), write(t, operator, "v0.2.0")
-	mustHelm(t, "install", "runlevel", v1, inSystem, "--create-namespace", "--wait", "--set=replicas=2")
-	checkOperator(t, 2, "registry.example/runlevel:v0.1.0", "--payload-dir=/")
+	file := filepath.Join(v2, "manifests", "0000_00_runlevel_06_deployment.yaml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = bytes.ReplaceAll(text, []byte("limits: {memory: 512Mi}"), []byte("limits: {memory: 900Mi}"))
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustHelm(t, "install", "runlevel", v1, inSystem, "--create-namespace", "--wait", "--set=replicas=2,release=/")
+	checkOperator(t, 2, imageOf("v0.1.0"), "--payload-dir=/")
 	c := shared.Connect(t)
 	sandboxtest.Apply(t, c, `{apiVersion: config.openshift.io/v1, kind: ClusterVersion, metadata: {name: version},
 		spec: {clusterID: 00000000-0000-0000-0000-000000000001}}`)
@@ -72,18 +85,27 @@ func TestOperator(t *testing.T) {
 	mustHelm(t, "upgrade", "runlevel", v1, inSystem, "--wait", "--reuse-values", "--set=settings.wait-for=ready",
 		"--set=release=registry.example/shop@"+digest,
 		`--set-json=applyRules=[{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]`)
-	checkOperator(t, 2, "registry.example/runlevel:v0.1.0", "--release-image=registry.example/shop@"+digest)
+	checkOperator(t, 2, imageOf("v0.1.0"), "--release-image=registry.example/shop@"+digest)
 	checkSettings(t, "wait-for: ready")
+	pods := deployment(t).Spec.Template.Annotations["runlevel.dev/settings"]
 	rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}
 	role, err := c.Client.RbacV1().ClusterRoles().Get(t.Context(), "runlevel-operator-apply", metav1.GetOptions{})
 	if err != nil || len(role.Rules) != 1 || role.Rules[0].String() != rule.String() {
 		t.Errorf("rules %v, %v", role.Rules, err)
 	}
 
-	mustHelm(t, "upgrade", "runlevel", v2, inSystem, "--wait", "--reuse-values")
-	checkOperator(t, 2, "registry.example/runlevel:v0.2.0", "--release-image=registry.example/shop@"+digest)
+	mustHelm(t, "upgrade", "runlevel", v2, inSystem, "--wait", "--reset-then-reuse-values",
+		"--set=settings.wait-for=upstream")
+	checkOperator(t, 2, imageOf("v0.2.0"), "--release-image=registry.example/shop@"+digest)
+	template := deployment(t).Spec.Template
+	if got := template.Spec.Containers[0].Resources.Limits.Memory().String(); got != "900Mi" {
+		t.Errorf("the limit of memory is %s, want that of the new chart", got)
+	}
+	if template.Annotations["runlevel.dev/settings"] == pods {
+		t.Error("a changed setting does not replace the pods")
+	}
 	mustHelm(t, "rollback", "runlevel", "1", inSystem, "--wait")
-	checkOperator(t, 2, "registry.example/runlevel:v0.1.0", "--payload-dir=/")
+	checkOperator(t, 2, imageOf("v0.1.0"), "--payload-dir=/")
 	if found := deployment(t).Spec.Template.Annotations["runlevel.dev/settings"]; found != "" {
 		t.Error("the pods have the annotation of settings that were removed")
 	}
@@ -102,6 +124,24 @@ func TestOperator(t *testing.T) {
 	if diff := cmp.Diff(want, exists(t, all)); diff != "" {
 		t.Errorf("objects after helm uninstall (-want +got):\n%s", diff)
 	}
+}
+
+// On OpenShift, the operator would work on the objects of the cluster-version operator.
+func TestClusterVersionOperatorRuns(t *testing.T) {
+	c := shared.Connect(t)
+	const format = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: cluster-version-operator, namespace: %[1]s},
+		spec: {replicas: %[2]d, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {
+			containers: [{name: operator, image: registry.example/cvo}]}}}}`
+	const theirs = "openshift-cluster-version"
+	sandboxtest.Apply(t, c, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", theirs))
+	sandboxtest.Apply(t, c, fmt.Sprintf(format, theirs, 1))
+	install := []string{"install", "runlevel", write(t, operator, "v0.1.0"), inSystem, "--create-namespace",
+		"--dry-run=server", "--take-ownership", "--set=release=/"}
+	if out, err := onCluster(t, install...); err == nil || !strings.Contains(out, "the cluster-version operator runs") {
+		t.Errorf("got error %v\n%s", err, out)
+	}
+	sandboxtest.Apply(t, c, fmt.Sprintf(format, theirs, 0))
+	mustHelm(t, install...)
 }
 
 // maxRelease is three quarters of what the API server allows for the Secret in which Helm stores a revision.
@@ -174,23 +214,28 @@ func TestExistingInstallation(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := write(t, operator, "v0.2.0")
-	out, err := onCluster(t, "install", "runlevel", path, inSystem)
-	if err == nil || !strings.Contains(out, "exists and cannot be imported into the current release") {
-		t.Errorf("got error %v\n%s", err, out)
+	for _, test := range []struct{ flag, want string }{
+		{"--wait", "exists and cannot be imported into the current release"},
+		{"--take-ownership", `conflicts with "runlevel"`},
+	} {
+		out, err := onCluster(t, "upgrade", "--install", "runlevel", path, inSystem, "--set=release=/", test.flag)
+		if err == nil || !strings.Contains(out, test.want) {
+			t.Errorf("%s: got error %v, want %q in\n%s", test.flag, err, test.want, out)
+		}
 	}
-	mustHelm(t, "install", "runlevel", path, inSystem, "--wait", "--take-ownership", "--force-conflicts",
-		"--set=settings.wait-for=applied")
-	checkOperator(t, 1, "registry.example/runlevel:v0.2.0", "--payload-dir=/")
+	mustHelm(t, "upgrade", "--install", "runlevel", path, inSystem, "--wait", "--take-ownership", "--force-conflicts",
+		"--set=settings.wait-for=upstream,release=/")
+	checkOperator(t, 1, imageOf("v0.2.0"), "--payload-dir=/")
 	mustHelm(t, "upgrade", "runlevel", path, inSystem, "--wait", "--force-conflicts", "--reuse-values",
 		"--set=replicas=2")
-	checkOperator(t, 2, "registry.example/runlevel:v0.2.0", "--payload-dir=/")
-	checkSettings(t, "wait-for: applied")
+	checkOperator(t, 2, imageOf("v0.2.0"), "--payload-dir=/")
+	checkSettings(t, "wait-for: upstream")
 
 	program.Settings = nil
 	if err := installer.Install(t.Context(), program); err != nil {
 		t.Fatal(err)
 	}
-	out, err = onCluster(t, "upgrade", "runlevel", path, inSystem, "--reuse-values")
+	out, err := onCluster(t, "upgrade", "runlevel", path, inSystem, "--reuse-values")
 	if err == nil || !strings.Contains(out, `conflicts with "runlevel"`) {
 		t.Errorf("got error %v\n%s", err, out)
 	}

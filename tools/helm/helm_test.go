@@ -4,6 +4,8 @@
 package helm
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,18 +70,24 @@ func onCluster(t *testing.T, arguments ...string) (string, error) {
 }
 
 const (
-	operator = "runlevel-operator"
-	machines = "runlevel-machines"
+	operator = chart.Operator
+	machines = chart.Machines
 )
 
-// write writes the charts of a version, and returns the path of one.
+// imageOf returns the image of a version.
+func imageOf(version string) string {
+	return fmt.Sprintf("registry.example/runlevel@sha256:%x", sha256.Sum256([]byte(version)))
+}
+
+// write writes the chart of a version, and returns its folder.
 func write(t *testing.T, name, version string) string {
 	t.Helper()
-	folder := t.TempDir()
-	if err := chart.Write(filepath.Join("..", ".."), folder, version, "registry.example/runlevel"); err != nil {
+	folder := filepath.Join(t.TempDir(), name)
+	c := chart.Chart{Name: name, Version: version, Image: imageOf(version)}
+	if err := c.Write(filepath.Join("..", ".."), folder); err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(folder, name+"-"+strings.TrimPrefix(version, "v")+".tgz")
+	return folder
 }
 
 // namespaceOf returns the namespace of a chart.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,11 +23,16 @@ import (
 // objects are objects by their names.
 type objects map[kinds.ID]map[string]any
 
-// template runs "helm template" with a chart. The version of Kubernetes that Helm assumes in tests is too old.
+// template runs "helm template" with a chart, and with the value that the operator's chart requires. The version of
+// Kubernetes that Helm assumes in tests is too old.
 func template(t *testing.T, name string, arguments ...string) (string, error) {
 	t.Helper()
-	return helm(t, append([]string{"template", "test", write(t, name, "v0.1.0"), "--kube-version=1.37.0",
-		"--namespace=" + namespaceOf(name)}, arguments...)...)
+	all := []string{"template", "test", write(t, name, "v0.1.0"), "--kube-version=1.37.0",
+		"--namespace=" + namespaceOf(name)}
+	if name == operator {
+		all = append(all, "--set=release=/")
+	}
+	return helm(t, append(all, arguments...)...)
 }
 
 // render returns what "helm template" prints of a chart.
@@ -95,7 +101,7 @@ func kustomize(t *testing.T, folders ...string) objects {
 		}
 		text = append(append(text, "---\n"...), one...)
 	}
-	return parse(t, text)
+	return parse(t, bytes.ReplaceAll(text, []byte("registry.example/runlevel:v0.1.0"), []byte(imageOf("v0.1.0"))))
 }
 
 // sameText compares texts, but for the line ends that kustomize doubles in folded ones.
@@ -123,7 +129,7 @@ func TestMachinesChartIsTheManifests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text = bytes.ReplaceAll(text, []byte(":placeholder"), []byte(":v0.1.0"))
+		text = bytes.ReplaceAll(text, []byte("registry.example/runlevel:placeholder"), []byte(imageOf("v0.1.0")))
 		text = bytes.ReplaceAll(text, []byte("0.0.1-snapshot"), []byte("0.1.0"))
 		maps.Copy(want, parse(t, text))
 	}
@@ -135,9 +141,9 @@ func TestMachinesChartIsTheManifests(t *testing.T) {
 
 // What Helm reports beside errors of the templates, such as unknown fields of Chart.yaml, is a warning.
 func TestLint(t *testing.T) {
-	for _, name := range []string{operator, machines} {
+	for name, set := range map[string]string{operator: "release=/", machines: "replicas=1"} {
 		path := write(t, name, "v0.1.0-rc.1")
-		if out, err := helm(t, "lint", "--strict", "--namespace="+namespaceOf(name), path); err != nil {
+		if out, err := helm(t, "lint", "--strict", "--namespace="+namespaceOf(name), path, "--set="+set); err != nil {
 			t.Error(err, out)
 		}
 	}
@@ -150,9 +156,11 @@ func TestValues(t *testing.T) {
 		values string
 		want   string // in the output
 	}{
-		{operator, "image.repository=registry.example/tools", "image: registry.example/tools:v0.1.0\n"},
+		{operator, "image.repository=mirror.example:5000/runlevel",
+			"image: " + strings.Replace(imageOf("v0.1.0"), "registry.example", "mirror.example:5000", 1) + "\n"},
 		{operator, "image.tag=v0.1.1", "image: registry.example/runlevel:v0.1.1\n"},
 		{operator, "image.digest=" + digest, "image: registry.example/runlevel@" + digest + "\n"},
+		{operator, "image.tag=mine,image.digest=" + digest, "image: registry.example/runlevel@" + digest + "\n"},
 		{operator, "image.pullPolicy=Always", "imagePullPolicy: Always\n"},
 		{operator, "imagePullSecrets[0].name=registry", "imagePullSecrets:\n      - name: registry\n"},
 		{operator, "release=example/shop@" + digest, "- --release-image=example/shop@" + digest + "\n"},
@@ -162,7 +170,7 @@ func TestValues(t *testing.T) {
 		{operator, `applyRules=[{"verbs": ["get"], "resources": ["pods"]}]`,
 			"rules:\n- resources:\n  - pods\n  verbs:\n  - get\n\n---"},
 		{operator, "replicas=2", "replicas: 2\n"},
-		{operator, "resources.limits.memory=1Gi", "memory: 1Gi\n"},
+		{operator, "resources.limits.memory=1Gi", "memory: 1Gi\n          requests:\n            cpu: 20m\n"},
 		{operator, "nodeSelector.disk=ssd", "nodeSelector:\n        disk: ssd\n        kubernetes.io/os: linux\n"},
 		{operator, "tolerations[0].operator=Exists", "tolerations:\n      - operator: Exists\n      volumes:"},
 		{operator, "labels.release=prometheus,monitoring=true", "release: prometheus\n  name: runlevel-operator\n"},
@@ -185,6 +193,35 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// Labels and annotations are on each object, also on those that no manifest has.
+func TestLabelsAndAnnotations(t *testing.T) {
+	values := "--set=monitoring=true,settings.a=b,labels.team=x,annotations.team=x"
+	for id, object := range render(t, operator, values) {
+		o := unstructured.Unstructured{Object: object}
+		if o.GetLabels()["team"] != "x" || o.GetAnnotations()["team"] != "x" {
+			t.Errorf("%s has labels %v and annotations %v", id, o.GetLabels(), o.GetAnnotations())
+		}
+	}
+}
+
+// A chart that depends on this one turns it on and off with a condition, mostly "enabled".
+func TestChartIsADependency(t *testing.T) {
+	parent := t.TempDir()
+	const text = `{apiVersion: v2, name: parent, version: 1.0.0, dependencies: [
+		{name: runlevel-operator, version: 0.1.0, condition: runlevel-operator.enabled}]}`
+	if err := errors.Join(os.WriteFile(filepath.Join(parent, "Chart.yaml"), []byte(text), 0o600),
+		os.CopyFS(filepath.Join(parent, "charts", operator), os.DirFS(write(t, operator, "v0.1.0")))); err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]bool{"true": true, "false": false} {
+		out, err := helm(t, "template", "test", parent, "--kube-version=1.37.0", inSystem,
+			"--set=global.a=b,runlevel-operator.release=/,runlevel-operator.enabled="+value)
+		if err != nil || strings.Contains(out, "kind: Deployment\n") != want {
+			t.Errorf("enabled=%s: got error %v\n%s", value, err, out)
+		}
+	}
+}
+
 // Where Cluster API's own controllers run, its definitions are theirs.
 func TestMachinesChartWithoutClusterAPI(t *testing.T) {
 	for id := range render(t, machines, "--set=capabilities={MachineAPI}") {
@@ -198,9 +235,16 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 	for _, test := range []struct{ chart, values, want string }{
 		{operator, "replica=2", "additional properties 'replica' not allowed"},
 		{operator, "image.version=2", "at '/image': additional properties 'version' not allowed"},
+		{operator, "replicas=-1", "at '/replicas': minimum"},
 		{operator, "replicas=two", "at '/replicas': got string, want integer"},
 		{operator, "image.digest=sha256:1", "at '/image/digest': 'sha256:1' does not match pattern"},
-		{operator, "release=null", "missing property 'release'"},
+		{operator, "image.repository=registry.example/r:v1", "at '/image/repository': 'registry.example/r:v1'"},
+		{operator, "image.tag= x", "at '/image/tag': ' x' does not match pattern"},
+		{operator, "image.pullPolicy=Sometimes", "at '/image/pullPolicy': value must be one of"},
+		{operator, "release=null", "release is missing: set it to an image by its digest"},
+		{operator, "release=", "release is missing: set it to an image by its digest"},
+		{operator, "release=registry.example/shop:latest", "at '/release': 'registry.example/shop:latest' does not"},
+		{operator, "release=/a b", "at '/release': '/a b' does not match pattern"},
 		{operator, "settings.feature-gates={a,b}", "at '/settings/feature-gates': got array"},
 		{operator, "tolerations[0].opertor=Exists", "additional properties 'opertor' not allowed"},
 		{operator, "applyRules[0].resources[0]=pods,applyRules[0].verb[0]=get",
