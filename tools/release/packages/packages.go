@@ -62,13 +62,8 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 // Write writes the files into the folder of a release. It leaves out the manifests of systems without an archive, so
 // that a trial needs no more than one platform. The same release gives the same bytes.
 func Write(ctx context.Context, folder string, r Release) error {
-	for name, systems := range manifests {
-		if len(r.On(systems...)) == 0 {
-			continue
-		}
-		if err := render(name, filepath.Join(folder, name), r); err != nil {
-			return err
-		}
+	if err := r.writeManifests(folder); err != nil {
+		return err
 	}
 	for _, archive := range r.On("linux") {
 		for _, format := range []string{"deb", "rpm"} {
@@ -76,6 +71,18 @@ func Write(ctx context.Context, folder string, r Release) error {
 			if err := r.pack(ctx, archive, format, file); err != nil {
 				return fmt.Errorf("%s: %w", filepath.Base(file), err)
 			}
+		}
+	}
+	return nil
+}
+
+func (r Release) writeManifests(folder string) error {
+	for name, systems := range manifests {
+		if len(r.On(systems...)) == 0 {
+			continue
+		}
+		if err := render(name, filepath.Join(folder, name), r); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -34,7 +35,7 @@ type published struct {
 	key    *ecdsa.PrivateKey
 }
 
-// publish writes the archives of a release whose command is a shell script, and the installation script.
+// publish writes the archives of a release whose command is a shell script, and the files that come from templates.
 func publish(t *testing.T) *published {
 	t.Helper()
 	root := t.TempDir()
@@ -46,7 +47,7 @@ func publish(t *testing.T) *published {
 	check(t, err)
 	p := &published{folder: filepath.Join(root, version), key: key, Release: Release{
 		Version:   version,
-		Time:      time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC),
+		Time:      time.Date(2026, 1, 29, 12, 0, 0, 0, time.UTC),
 		Downloads: server.URL + "/" + version,
 		Key:       pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}),
 		Source:    "../../..",
@@ -57,17 +58,20 @@ func publish(t *testing.T) *published {
 			p.addArchive(t, system, processor)
 		}
 	}
-	check(t, render("install.sh", filepath.Join(p.folder, "install.sh"), p.Release))
+	check(t, p.writeManifests(p.folder))
 	p.sign(t)
 	return p
 }
 
-// publishAll writes all files of a release.
-func publishAll(t *testing.T) *published {
+// packages writes the packages of a format, and returns their files by processor.
+func (p *published) packages(t *testing.T, format string) map[string]string {
 	t.Helper()
-	p := publish(t)
-	check(t, Write(t.Context(), p.folder, p.Release))
-	return p
+	packed := map[string]string{}
+	for _, archive := range p.On("linux") {
+		packed[archive.Arch] = filepath.Join(p.folder, archive.Arch+"."+format)
+		check(t, p.pack(t.Context(), archive, format, packed[archive.Arch]))
+	}
+	return packed
 }
 
 func check(t *testing.T, err error) {
@@ -86,7 +90,8 @@ func (p *published) addArchive(t *testing.T, system, processor string) {
 	}
 	archive.File = fmt.Sprintf("runlevel_%s_%s_%s%s", version, system, processor, extension)
 	for name, text := range map[string]string{
-		program:                     "#!/bin/sh\necho runlevel " + version + "\n",
+		program: "#!/bin/sh\n# of " + system + "/" + processor + "\n" +
+			"[ \"${1-}\" != render ] || exec cat \"$2\"/*\necho runlevel " + version + "\n",
 		"LICENSE":                   "Apache License\n",
 		"completions/runlevel.bash": "# bash\n",
 		"completions/_runlevel":     "#compdef runlevel\n",
@@ -102,6 +107,10 @@ func (p *published) addArchive(t *testing.T, system, processor string) {
 		check(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		check(t, os.WriteFile(file, []byte(text), mode))
 	}
+	// tar warns of files that are newer than the clock of the kernel, which ticks slowly.
+	check(t, filepath.WalkDir(archive.Contents, func(file string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Chtimes(file, time.Time{}, p.Time))
+	}))
 	var packed bytes.Buffer
 	if system == "windows" {
 		writer := zip.NewWriter(&packed)
@@ -184,7 +193,8 @@ func run(t *testing.T, name string, arguments ...string) string {
 }
 
 func TestSameReleaseHasTheSameBytes(t *testing.T) {
-	p := publishAll(t)
+	p := publish(t)
+	check(t, Write(t.Context(), p.folder, p.Release))
 	first := read(t, p.folder)
 	for _, archive := range p.Archives {
 		for name := range read(t, archive.Contents) {
@@ -231,14 +241,22 @@ var installed = []string{
 
 func TestDebianPackage(t *testing.T) {
 	program(t, "dpkg")
-	p := publishAll(t)
+	packages := publish(t).packages(t, "deb")
+	for processor, file := range packages {
+		if got := run(t, "dpkg-deb", "--field", file, "Architecture"); got != processor+"\n" {
+			t.Errorf("the package for %s is for %s", processor, got)
+		}
+		if got := run(t, "dpkg-deb", "--fsys-tarfile", file); !strings.Contains(got, "# of linux/"+processor+"\n") {
+			t.Errorf("the package for %s has another program", processor)
+		}
+	}
 	root := t.TempDir()
 	check(t, os.MkdirAll(filepath.Join(root, "var/lib/dpkg/updates"), 0o755))
 	check(t, os.MkdirAll(filepath.Join(root, "var/lib/dpkg/info"), 0o755))
 	check(t, os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644))
 	dpkg := []string{"--force-not-root", "--force-architecture", "--force-script-chrootless", "--log=" + os.DevNull,
 		"--root=" + root}
-	run(t, "dpkg", append(dpkg, "--install", filepath.Join(p.folder, "runlevel_v0.1.0_linux_amd64.deb"))...)
+	run(t, "dpkg", append(dpkg, "--install", packages["amd64"])...)
 	expectPackage(t, root, "usr/share/zsh/vendor-completions/_runlevel", "usr/share/doc/runlevel/copyright")
 	status := run(t, "dpkg-query", "--admindir="+filepath.Join(root, "var/lib/dpkg"),
 		"--showformat=${Version} ${Status}",
@@ -257,10 +275,14 @@ func TestRPMPackage(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("rpm --root needs root")
 	}
-	p := publishAll(t)
+	packages := publish(t).packages(t, "rpm")
+	if name := run(t, "rpm", "--query", "--queryformat", "%{NVRA}", "--package", packages["arm64"]); name !=
+		"runlevel-0.1.0-1.aarch64" {
+		t.Errorf("got package %q", name)
+	}
 	root := t.TempDir()
 	rpm := []string{"--root", root, "--ignorearch", "--nodeps"}
-	run(t, "rpm", append(rpm, "--install", filepath.Join(p.folder, "runlevel_v0.1.0_linux_amd64.rpm"))...)
+	run(t, "rpm", append(rpm, "--install", packages["amd64"])...)
 	expectPackage(t, root, "usr/share/zsh/site-functions/_runlevel", "usr/share/licenses/runlevel/LICENSE")
 	name := run(t, "rpm", "--root", root, "--query", "--queryformat", "%{NVRA} built on %{BUILDHOST}", "runlevel")
 	if name != "runlevel-0.1.0-1.x86_64 built on localhost" {
@@ -290,7 +312,7 @@ func expectPackage(t *testing.T, root string, more ...string) {
 	}
 	info, err := os.Stat(filepath.Join(root, "usr/bin/runlevel"))
 	check(t, err)
-	if info.Mode().Perm() != 0o755 || !info.ModTime().Equal(time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)) {
+	if info.Mode().Perm() != 0o755 || !info.ModTime().Equal(time.Date(2026, 1, 29, 12, 0, 0, 0, time.UTC)) {
 		t.Errorf("got mode %v and time %v of the command", info.Mode(), info.ModTime().UTC())
 	}
 }

@@ -8,7 +8,7 @@ usage() {
 Install the runlevel command, its completions and its man pages.
 
 Usage: sh install.sh [--version VERSION] [--prefix FOLDER]
-       curl -fsSL {{.Downloads}}/install.sh | sh -s -- --prefix FOLDER
+       curl --proto '=https' -fsSL {{.Downloads}}/install.sh | sh -s -- --prefix FOLDER
 
   --version VERSION  version to install (default {{.Version}}); RUNLEVEL_VERSION sets it, too
   --prefix FOLDER    install to FOLDER/bin and FOLDER/share (default ~/.local, or /usr/local for root);
@@ -36,14 +36,20 @@ has() {
 	command -v "$1" >/dev/null 2>&1
 }
 
+# download gives up if a server or proxy stops answering. An HTTPS server can't redirect to plain HTTP.
 download() { # FILE
+	url=$base/$version/$1
 	if has curl; then
-		curl -fsSL --retry 3 -o "$work/$1" "$base/$version/$1"
+		curl -fsSL --proto "=https,${base%%:*}" --connect-timeout 20 --speed-limit 1000 --speed-time 30 --retry 3 \
+			-o "$work/$1" "$url"
 	elif has wget; then
-		wget -q -O "$work/$1" "$base/$version/$1"
+		wget -nv -T 30 -t 3 -O "$work/$1" "$url"
 	else
 		fail "install curl or wget first"
-	fi || fail "could not download $base/$version/$1: does version $version exist for $system?"
+	fi || case $? in
+	22 | 8) fail "could not download $url: does version $version exist for $system?" ;; # a status of HTTP
+	*) fail "could not download $url: see the error above" ;;
+	esac
 }
 
 verify_signature() {
@@ -79,13 +85,12 @@ verify_checksum() { # FILE
 nothing was installed"
 }
 
-# place installs a file by renaming, so that a running command and a full disk leave a complete file.
-place() { # MODE FILE FOLDER NAME
-	new=$prefix/$3/.$4.$$
-	if ! { mkdir -p "$prefix/$3" && cp "$work/files/$2" "$new" && chmod "$1" "$new" &&
-		mv -f "$new" "$prefix/$3/$4"; }; then
-		rm -f "$new"
-		fail "could not write $prefix/$3/$4"
+# place installs a file or link by renaming, so that a running command and a full disk leave a complete file.
+place() { # FILE FOLDER NAME
+	[ ! -d "$prefix/$2/$3" ] || fail "$prefix/$2/$3 is a folder: remove it"
+	new=$prefix/$2/.$3.$$
+	if ! { cp -RP "$work/files/$1" "$new" && mv -f "$new" "$prefix/$2/$3"; }; then
+		fail "could not write $prefix/$2/$3"
 	fi
 }
 
@@ -110,24 +115,34 @@ main() {
 	while [ $# -gt 0 ]; do
 		case $1 in
 		-h | --help) usage && exit ;;
-		--version) version=${2:?--version needs a version} ;;
-		--prefix) prefix=${2:?--prefix needs a folder} ;;
+		--version=* | --prefix=*) flag=${1%%=*} value=${1#*=} ;;
+		--version | --prefix) flag=$1 value=${2:-} && shift ;;
 		*) fail "unknown argument $1: --help lists the known ones" ;;
 		esac
-		shift 2
+		[ -n "$value" ] || fail "$flag needs a value"
+		if [ "$flag" = --version ]; then version=$value; else prefix=$value; fi
+		shift
 	done
+	case v${version#v} in
+	*[!0-9A-Za-z.+-]* | v | v[!0-9]*) fail "$version is not a version: use one such as {{.Version}}" ;;
+	esac
 	version=v${version#v}
 	case $prefix in
 	/*) ;;
 	"") if [ "$(id -u)" = 0 ]; then prefix=/usr/local; else prefix=${HOME:?set --prefix}/.local; fi ;;
 	*) prefix=$PWD/$prefix ;;
 	esac
+	prefix=${prefix%/}
 	find_system
-	if ! { mkdir -p "$prefix/bin" 2>/dev/null && [ -w "$prefix/bin" ]; }; then
-		fail "cannot write to $prefix/bin: choose another folder with --prefix, or run this as root"
-	fi
+	for folder in bin share/bash-completion/completions share/zsh/site-functions share/fish/vendor_completions.d \
+		share/man/man1; do
+		if ! { mkdir -p "$prefix/$folder" 2>/dev/null && [ -w "$prefix/$folder" ]; }; then
+			fail "cannot write to $prefix/$folder: choose another folder with --prefix, or run this as root"
+		fi
+	done
 	work=$(mktemp -d)
-	trap 'rm -rf "$work"' EXIT
+	new=$work
+	trap 'rm -rf "$work" "$new"' EXIT
 	trap 'exit 1' HUP INT TERM
 
 	archive=runlevel_${version}_$system.tar.gz
@@ -138,20 +153,31 @@ main() {
 	mkdir "$work/files"
 	tar -xzf "$work/$archive" -C "$work/files" || fail "could not unpack $archive"
 
-	place 644 completions/runlevel.bash share/bash-completion/completions runlevel
-	place 644 completions/_runlevel share/zsh/site-functions _runlevel
-	place 644 completions/runlevel.fish share/fish/vendor_completions.d runlevel.fish
+	place runlevel bin runlevel
+	ln -s runlevel "$work/files/kubectl-runlevel"
+	place kubectl-runlevel bin kubectl-runlevel
+	place completions/runlevel.bash share/bash-completion/completions runlevel
+	place completions/_runlevel share/zsh/site-functions _runlevel
+	place completions/runlevel.fish share/fish/vendor_completions.d runlevel.fish
 	for page in "$work"/files/man/man1/*.1; do
-		place 644 "man/man1/${page##*/}" share/man/man1 "${page##*/}"
+		place "man/man1/${page##*/}" share/man/man1 "${page##*/}"
 	done
-	place 755 runlevel bin runlevel
-	ln -sf runlevel "$prefix/bin/kubectl-runlevel"
 	echo "installed runlevel $version in $prefix"
+	check_path
+}
+
+# check_path warns if the shell finds another program of that name, such as systemd's.
+check_path() {
 	found=$(command -v runlevel || true)
-	[ "$found" = "$prefix/bin/runlevel" ] || cat <<END
-The shell finds ${found:-no runlevel}, not $prefix/bin/runlevel. If it is systemd's /sbin/runlevel, put the folder first:
-  export PATH="$prefix/bin:\$PATH"
-END
+	# shellcheck disable=SC3013 # dash, bash and busybox have -ef, and so has POSIX since 2024
+	if [ -z "$found" ]; then
+		echo "$prefix/bin is not in PATH. Add it:"
+	elif [ "$found" -ef "$prefix/bin/runlevel" ]; then
+		return
+	else
+		echo "PATH has another runlevel first: $found. Put this folder before it:"
+	fi
+	echo "  export PATH=\"$prefix/bin:\$PATH\""
 }
 
 {
