@@ -71,12 +71,22 @@ Exit codes: 0 for success, 1 for findings or a failure, 2 for misuse.`,
 	root.Flags().Bool(versionFlag, false, "version for "+root.DisplayName())
 	addVerbosity(root)
 	addVerbs(root, streams)
+	nameExamples(root, root.DisplayName())
 	groupFlags(root)
 	root.InitDefaultCompletionCmd()
 	checkArgs(root)
 	checkDefaults(root)
 	completeFlags(root)
 	return root
+}
+
+// nameExamples writes the name under which kubectl runs the program into the examples of a verb and of those below it.
+func nameExamples(command *cobra.Command, name string) {
+	command.Example = strings.NewReplacer("  runlevel ", "  "+name+" ", "| runlevel ", "| "+name+" ",
+		"$(runlevel ", "$("+name+" ").Replace(command.Example)
+	for _, child := range command.Commands() {
+		nameExamples(child, name)
+	}
 }
 
 // versionFlag prints the version. Cobra's own flag needs a template for that, and templates make the linker keep all

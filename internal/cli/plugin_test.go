@@ -27,6 +27,17 @@ func TestHelpOfThePlugin(t *testing.T) {
 		if !strings.Contains(out.String(), "\nUsage:\n  "+want) {
 			t.Errorf("%s: want %q in\n%s", program, want, out.String())
 		}
+		prefix := strings.TrimSuffix(want, "plan ")
+		for verb, example := range map[string]string{
+			"list":    "\nExamples:\n  " + prefix + "list\n",
+			"convert": " | " + prefix + "convert - ",
+			"sandbox": `"$(` + prefix + `sandbox kubeconfig)"`,
+		} {
+			out.Reset()
+			if Run(t.Context(), []string{verb, "--help"}, streams); !strings.Contains(out.String(), example) {
+				t.Errorf("%s: want %q in\n%s", program, example, out.String())
+			}
+		}
 		Run(t.Context(), []string{"plan", "--nothing"}, streams)
 		if !strings.Contains(stderr.String(), `see "`+want+`--help"`) {
 			t.Errorf("%s: got error\n%s", program, stderr.String())
