@@ -12,7 +12,8 @@ import (
 	modulezip "golang.org/x/mod/zip"
 )
 
-// TestGoInstallTakesTheModule: "go install PACKAGE@VERSION" refuses a module with such lines in its go.mod.
+// TestGoInstallTakesTheModule: "go install PACKAGE@VERSION" refuses a module with such lines in its go.mod or such
+// names of files.
 func TestGoInstallTakesTheModule(t *testing.T) {
 	file, err := modfile.Parse("go.mod", []byte(readFile(t, "go.mod")), nil)
 	if err != nil {
@@ -21,6 +22,13 @@ func TestGoInstallTakesTheModule(t *testing.T) {
 	if len(file.Replace)+len(file.Exclude) > 0 {
 		t.Errorf("go.mod has %d replace and %d exclude lines, so that \"go install %scmd/runlevel@latest\" fails: "+
 			"require versions that need none, or use a nested module", len(file.Replace), len(file.Exclude), module)
+	}
+	files, err := modulezip.CheckDir(root) // an error names the invalid files, too, or says that bin is large
+	for _, invalid := range files.Invalid {
+		t.Error(invalid)
+	}
+	if len(files.Valid) == 0 {
+		t.Error(err)
 	}
 }
 
