@@ -276,9 +276,11 @@ func TestRPMPackage(t *testing.T) {
 		t.Skip("rpm --root needs root")
 	}
 	packages := publish(t).packages(t, "rpm")
-	if name := run(t, "rpm", "--query", "--queryformat", "%{NVRA}", "--package", packages["arm64"]); name !=
-		"runlevel-0.1.0-1.aarch64" {
-		t.Errorf("got package %q", name)
+	query := run(t, "rpm", "--query", "--queryformat", "%{NVRA}: %{SUMMARY}: %{DESCRIPTION}", "--package",
+		packages["arm64"])
+	if !strings.HasPrefix(query, "runlevel-0.1.0-1.aarch64: Install and update Kubernetes components as one "+
+		"versioned release: Runlevel applies a release") {
+		t.Errorf("got package %q", query)
 	}
 	root := t.TempDir()
 	rpm := []string{"--root", root, "--ignorearch", "--nodeps"}
