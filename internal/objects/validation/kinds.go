@@ -4,29 +4,40 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/api/pod"
 	"k8s.io/kubernetes/pkg/apis/apps"
-	_ "k8s.io/kubernetes/pkg/apis/apps/install" // registers the versions of a group, with their defaults
+	appsv1 "k8s.io/kubernetes/pkg/apis/apps/v1"
 	appsvalidation "k8s.io/kubernetes/pkg/apis/apps/validation"
-	_ "k8s.io/kubernetes/pkg/apis/autoscaling/install"
+	"k8s.io/kubernetes/pkg/apis/autoscaling"
+	autoscalingv1 "k8s.io/kubernetes/pkg/apis/autoscaling/v1"
+	autoscalingv2 "k8s.io/kubernetes/pkg/apis/autoscaling/v2"
 	"k8s.io/kubernetes/pkg/apis/batch"
-	_ "k8s.io/kubernetes/pkg/apis/batch/install"
+	batchv1 "k8s.io/kubernetes/pkg/apis/batch/v1"
 	batchvalidation "k8s.io/kubernetes/pkg/apis/batch/validation"
 	"k8s.io/kubernetes/pkg/apis/core"
-	_ "k8s.io/kubernetes/pkg/apis/core/install"
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
-	_ "k8s.io/kubernetes/pkg/apis/networking/install"
-	_ "k8s.io/kubernetes/pkg/apis/node/install"
-	_ "k8s.io/kubernetes/pkg/apis/policy/install"
-	_ "k8s.io/kubernetes/pkg/apis/rbac/install"
-	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
-	_ "k8s.io/kubernetes/pkg/apis/storage/install"
+	"k8s.io/kubernetes/pkg/apis/networking"
+	networkingv1 "k8s.io/kubernetes/pkg/apis/networking/v1"
+	"k8s.io/kubernetes/pkg/apis/node"
+	nodev1 "k8s.io/kubernetes/pkg/apis/node/v1"
+	"k8s.io/kubernetes/pkg/apis/policy"
+	policyv1 "k8s.io/kubernetes/pkg/apis/policy/v1"
+	"k8s.io/kubernetes/pkg/apis/rbac"
+	rbacv1 "k8s.io/kubernetes/pkg/apis/rbac/v1"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
+	schedulingv1 "k8s.io/kubernetes/pkg/apis/scheduling/v1"
+	"k8s.io/kubernetes/pkg/apis/storage"
+	storagev1 "k8s.io/kubernetes/pkg/apis/storage/v1"
 	"k8s.io/kubernetes/pkg/registry/apps/daemonset"
 	"k8s.io/kubernetes/pkg/registry/apps/deployment"
 	"k8s.io/kubernetes/pkg/registry/apps/statefulset"
@@ -91,6 +102,20 @@ var validations = map[schema.GroupKind]validation{
 	kinds.Role:               byStrategy(role.Strategy),
 	kinds.RoleBinding:        byStrategy(rolebinding.Strategy),
 }
+
+// scheme returns the scheme of the strategies, with the versions that API servers serve. The packages that register all
+// versions of a group make the program larger, and slower to start.
+var scheme = sync.OnceValue(func() *runtime.Scheme {
+	utilruntime.Must((&runtime.SchemeBuilder{
+		apps.AddToScheme, appsv1.AddToScheme, batch.AddToScheme, batchv1.AddToScheme,
+		autoscaling.AddToScheme, autoscalingv1.AddToScheme, autoscalingv2.AddToScheme,
+		core.AddToScheme, corev1.AddToScheme, networking.AddToScheme, networkingv1.AddToScheme,
+		node.AddToScheme, nodev1.AddToScheme, policy.AddToScheme, policyv1.AddToScheme,
+		rbac.AddToScheme, rbacv1.AddToScheme, scheduling.AddToScheme, schedulingv1.AddToScheme,
+		storage.AddToScheme, storagev1.AddToScheme,
+	}).AddToScheme(legacyscheme.Scheme))
+	return legacyscheme.Scheme
+})
 
 // byStrategy returns the validation of a strategy.
 func byStrategy(strategy rest.RESTCreateStrategy) validation {

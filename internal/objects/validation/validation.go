@@ -27,7 +27,7 @@ import (
 // Knows reports whether Check has the validation of an object's kind and version.
 func Knows(object *unstructured.Unstructured) bool {
 	kind := object.GroupVersionKind()
-	return validations[kind.GroupKind()] != nil && legacyscheme.Scheme.Recognizes(kind)
+	return validations[kind.GroupKind()] != nil && scheme().Recognizes(kind)
 }
 
 // Check returns why an API server refuses to create an object. It finds nothing in objects of unknown kinds, and in

@@ -62,7 +62,11 @@ func TestRefusedObjects(t *testing.T) {
 		"no namespace": {"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", "", ""},
 		"privileged": {"{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: b}, spec: {containers: " +
 			"[{name: c, image: d, securityContext: {privileged: true}}]}}", "", ""},
-		"a kind of others":  {"{apiVersion: shop.example/v1, kind: Widget, metadata: {name: A_B}}", "", ""},
+		"a kind of others": {"{apiVersion: shop.example/v1, kind: Widget, metadata: {name: A_B}}", "", ""},
+		"an old version": {"{apiVersion: autoscaling/v1, kind: HorizontalPodAutoscaler, metadata: {name: A_B, " +
+			"namespace: b}, spec: {maxReplicas: 2, scaleTargetRef: {kind: Deployment, name: c}}}", "metadata name",
+			`metadata.name: Invalid value: "A_B"`},
+		"a removed version": {"{apiVersion: apps/v1beta2, kind: Deployment, metadata: {name: A_B}}", "", ""},
 		"a version of none": {"{apiVersion: apps/v9, kind: Deployment, metadata: {name: A_B}}", "", ""},
 		"of the wrong type": {"{apiVersion: apps/v1, kind: Deployment, metadata: {name: A_B, namespace: b}, spec: " +
 			"{replicas: x}}", "", ""},
