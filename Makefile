@@ -76,11 +76,12 @@ image: ## write an OCI image of the programs for linux/amd64 and linux/arm64 to 
 release: ## write all files of a release to bin/release: make release VERSION=v0.1.0 KEY=cosign.key (set RELEASEFLAGS: -unsigned, -snapshot)
 	cd tools/release && $(GO) run . -version "$(VERSION)" -source ../.. -o ../../bin/release $(if $(KEY),-key "$(abspath $(KEY))") $(RELEASEFLAGS)
 
-site: ## write the documentation as a site to bin/site: make site VERSION=v0.1.0 (npm ci in tools/site for search and diagrams)
+site: ## write the documentation as a site to bin/site: make site VERSION=v0.1.0 (run npm ci in tools/site for search and drawn diagrams)
 	cd tools/site && $(GO) run . -version "$(or $(VERSION),main)" -source ../.. -o ../../bin/site
 
 demo-svg: build ## record docs/demo.svg, the terminal in the README, on a sandbox of its own
-	cd tools/site && ../../bin/runlevel sandbox exec --nodes 3 -- $(GO) run ./record
+	cd tools/site && $(GO) build -o ../../bin/record ./record
+	bin/runlevel sandbox exec --nodes 3 -- bin/record
 
 programs: ## write the archives of the sandbox's programs to bin/programs, and their digests to the source: make programs VERSION=v0.1.0
 	cd tools/release && $(GO) run ./archives -update -release "$(VERSION)"
@@ -98,4 +99,4 @@ clean: ## remove what was built here; the programs of the control plane stay in 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.PHONY: build check test test-node lint install demo bench image release programs demo-svg generate clean help
+.PHONY: build check test test-node lint install demo bench image release site programs demo-svg generate clean help

@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +26,7 @@ type browser struct {
 	axe  string // script that checks accessibility
 
 	noScripts atomic.Bool // scripts of pages do not run
+	noSearch  atomic.Bool // the index of the search can't be loaded
 
 	mutex  sync.Mutex
 	errors []string // of the console
@@ -47,21 +47,22 @@ func startBrowser(t *testing.T) *browser {
 		t.Skip(err, remedy)
 	}
 	output := t.TempDir()
-	s := site{source: "../..", version: "v0.1.0", modules: "node_modules"}
+	s := site{source: "../..", Version: "v0.1.0", modules: "node_modules"}
 	if err := s.write(output); err != nil {
 		t.Fatal(err)
 	}
-	if !s.hasSearch {
+	if !s.HasPackages {
 		t.Skip("node or pagefind is missing", remedy)
-	}
-	if pictures, err := filepath.Glob(filepath.Join(output, "latest/diagram-*.svg")); err != nil || len(pictures) < 5 {
-		t.Errorf("diagrams are not drawn: %v, %v", pictures, err)
 	}
 	b := &browser{axe: string(axe)}
 	files := http.StripPrefix(strings.TrimSuffix(publicPath, "/"), http.FileServer(http.Dir(output)))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if b.noScripts.Load() {
 			w.Header().Set("Content-Security-Policy", "script-src 'none'")
+		}
+		if b.noSearch.Load() && strings.Contains(r.URL.Path, "/pagefind/") {
+			http.NotFound(w, r)
+			return
 		}
 		files.ServeHTTP(w, r)
 	}))
@@ -148,7 +149,8 @@ const (
 func TestBrowser(t *testing.T) {
 	b := startBrowser(t)
 	for _, name := range []string{
-		"index.html", "operator.html", "rules/bad-ignore.html", "search.html?q=signature", "../404.html",
+		"index.html", "operator.html", "machines.html", "rules/bad-ignore.html", "search.html?q=signature",
+		"../404.html",
 	} {
 		for _, width := range []int64{360, 768, 1440} {
 			for _, theme := range []string{"light", "dark"} {
@@ -159,6 +161,7 @@ func TestBrowser(t *testing.T) {
 		}
 	}
 	t.Run("search", b.search)
+	t.Run("search without its index", b.searchFails)
 	t.Run("theme", b.changeTheme)
 	t.Run("without JavaScript", b.navigateWithoutScripts)
 }
@@ -166,8 +169,12 @@ func TestBrowser(t *testing.T) {
 func (b *browser) checkPage(t *testing.T, name string, width int64, theme string) {
 	b.setTheme(t, theme)
 	b.open(t, name, width)
-	if strings.HasPrefix(name, "search") {
-		b.do(t, chromedp.WaitVisible("#results h2"))
+	for _, wait := range []struct{ page, shown string }{
+		{"search", "#site-results h2"}, {"machines", ".language-mermaid svg"},
+	} {
+		if strings.HasPrefix(name, wait.page) {
+			b.do(t, chromedp.WaitVisible(wait.shown))
+		}
 	}
 	if read(t, b, chromedp.Evaluate[bool](tooWide)) {
 		t.Error("the page scrolls to the side")
@@ -188,11 +195,20 @@ func (b *browser) checkPage(t *testing.T, name string, width int64, theme string
 func (b *browser) search(t *testing.T) {
 	b.open(t, "rules/bad-ignore.html", 1440)
 	b.do(t,
-		chromedp.SendKeys("input[type=search]", "quorum guard\r"), chromedp.WaitVisible("#results h2 a"),
-		chromedp.Click("#results h2 a"), chromedp.WaitVisible("main article h2"))
+		chromedp.SendKeys("input[type=search]", "quorum guard\r"), chromedp.WaitVisible("#site-results h2 a"),
+		chromedp.Click("#site-results h2 a"), chromedp.WaitVisible("main article h2"))
 	if title, want := read(t, b, chromedp.Title()), "Replacing machines that run etcd · Runlevel"; title != want {
 		t.Errorf("the search leads to %q, want %q", title, want)
 	}
+}
+
+// searchFails opens the results while the index can't be loaded.
+func (b *browser) searchFails(t *testing.T) {
+	b.noSearch.Store(true)
+	defer b.noSearch.Store(false)
+	b.open(t, "search.html?q=signature", 1440)
+	failed := `document.getElementById("site-results").textContent == "The search could not be loaded."`
+	b.do(t, chromedp.Poll[chromedp.Void](failed))
 }
 
 // changeTheme presses the button, and opens another page, which has the same theme.
@@ -201,7 +217,7 @@ func (b *browser) changeTheme(t *testing.T) {
 	b.open(t, "gate.html", 1440)
 	paper := chromedp.Evaluate[string]("getComputedStyle(document.body).backgroundColor")
 	before := read(t, b, paper)
-	b.do(t, chromedp.Click("#theme"))
+	b.do(t, chromedp.Click("#site-theme"))
 	after := read(t, b, paper)
 	b.open(t, "plan.html", 1440)
 	if next := read(t, b, paper); before == after || after != next {
@@ -215,8 +231,8 @@ func (b *browser) navigateWithoutScripts(t *testing.T) {
 	b.noScripts.Store(true)
 	b.open(t, "../index.html", 360)
 	b.do(t,
-		chromedp.WaitVisible(".cards"),
-		chromedp.Click(`.cards a[href="gate.html"]`), chromedp.WaitVisible("h2#the-checks"),
+		chromedp.Click(`article a[href="docs.html"]`), chromedp.WaitVisible("h2#check-a-release-in-ci"),
+		chromedp.Click(`article a[href="gate.html"]`), chromedp.WaitVisible("h2#the-checks"),
 		chromedp.Click(".menu summary"), chromedp.Click(`.menu a[href="plan.html"]`),
 		chromedp.WaitVisible(`a[href="payload.html"][rel=next]`),
 		chromedp.Click("a[rel=next]"), chromedp.WaitVisible(`a[href="plan.html"][rel=prev]`))

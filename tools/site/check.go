@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path"
-	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -18,61 +18,52 @@ type document struct {
 	links   []string
 }
 
-// check returns the links of a version, and of the files beside the versions, that lead nowhere.
-func check(output, version string) []error {
-	documents := map[string]document{} // by path in the output
-	var problems []error
-	err := filepath.WalkDir(output, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(name) != ".html" {
-			return err
+// check returns the links of the version that lead nowhere.
+func (s *site) check() []error {
+	folder := os.DirFS(s.folder)
+	documents := map[string]document{} // by path
+	err := fs.WalkDir(folder, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && path.Ext(name) == ".html" {
+			documents[name], err = readDocument(folder, name)
 		}
-		relative, err := filepath.Rel(output, name)
-		if err != nil {
-			return err
-		}
-		documents[filepath.ToSlash(relative)], err = readDocument(name)
 		return err
 	})
-	if err != nil {
-		return []error{err}
-	}
+	problems := []error{err}
 	for name, document := range documents {
-		if folder, _, nested := strings.Cut(name, "/"); nested && folder != version {
-			continue
-		}
 		for _, link := range document.links {
-			if !resolves(output, name, link, documents) {
-				problems = append(problems, fmt.Errorf("%s: the link %s leads nowhere", name, link))
+			if !s.resolves(folder, name, link, documents) {
+				problems = append(problems, fmt.Errorf("%s: the link %q leads nowhere", name, link))
 			}
 		}
 	}
 	return problems
 }
 
-func resolves(output, name, link string, documents map[string]document) bool {
+func (s *site) resolves(folder fs.FS, name, link string, documents map[string]document) bool {
 	target, err := url.Parse(link)
-	if err != nil {
+	if err != nil || link == "" { // goldmark empties links that run scripts
 		return false
 	}
 	if target.IsAbs() || target.Host != "" {
-		return true
+		return slices.Contains([]string{"https", "http", "mailto", "data"}, target.Scheme)
 	}
 	file := name
-	switch {
-	case strings.HasPrefix(target.Path, publicPath):
-		file = strings.TrimPrefix(target.Path, publicPath)
-	case target.Path != "":
+	if target.Path != "" {
 		file = path.Join(path.Dir(name), target.Path)
+	}
+	if beside, ok := strings.CutPrefix(file, "../"); ok {
+		first, _, _ := strings.Cut(beside, "/")
+		return slices.Contains(append([]string{latest, "versions.html"}, s.Versions...), first)
 	}
 	if document, ok := documents[file]; ok {
 		return target.Fragment == "" || document.anchors[target.Fragment]
 	}
-	info, err := os.Stat(filepath.Join(output, file))
+	info, err := fs.Stat(folder, file)
 	return err == nil && !info.IsDir() && target.Fragment == ""
 }
 
-func readDocument(name string) (document, error) {
-	file, err := os.Open(name)
+func readDocument(folder fs.FS, name string) (document, error) {
+	file, err := folder.Open(name)
 	if err != nil {
 		return document{}, err
 	}

@@ -5,81 +5,54 @@ import (
 	"html"
 	"html/template"
 	"net/url"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
 	"unicode"
 
-	"github.com/alecthomas/chroma/v2"
 	chromahtml "github.com/alecthomas/chroma/v2/formatters/html"
-	"github.com/alecthomas/chroma/v2/lexers"
-	"github.com/alecthomas/chroma/v2/styles"
 	"github.com/yuin/goldmark"
+	highlighting "github.com/yuin/goldmark-highlighting/v2"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
-	extensionast "github.com/yuin/goldmark/extension/ast"
-	"github.com/yuin/goldmark/renderer"
-	goldmarkhtml "github.com/yuin/goldmark/renderer/html"
 	"github.com/yuin/goldmark/text"
-	"github.com/yuin/goldmark/util"
 )
 
-// render sets the title, the contents and the body of a page.
-func (s *site) render(p *page) error {
-	source := []byte(p.text)
-	writer := &nodeWriter{diagrams: s.diagrams}
-	markdown := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithRendererOptions(
-		goldmarkhtml.WithUnsafe(), renderer.WithNodeRenderers(util.Prioritized(writer, 1)),
-	))
-	document := markdown.Parser().Parse(text.NewReader(source))
-	used := map[string]int{}
-	err := ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
-		if !entering {
-			return ast.WalkContinue, nil
-		}
-		switch node := node.(type) {
-		case *ast.Heading:
-			p.addHeading(node, source, used)
-		case *ast.Paragraph:
-			if words := plainText(node, source); p.Summary == "" && p.Title != "" {
-				p.Summary = words
-			}
-		case *ast.Link:
-			node.Destination = []byte(s.link(p, string(node.Destination)))
-		case *ast.Image:
-			picture, err := s.picture(p, string(node.Destination))
-			if err != nil {
-				return ast.WalkStop, err
-			}
-			node.Destination = []byte(picture)
-		}
-		return ast.WalkContinue, nil
-	})
-	if err != nil {
-		return err
-	}
-	var out strings.Builder
-	if err := markdown.Renderer().Render(&out, source, document); err != nil {
-		return err
-	}
-	p.Body = template.HTML(out.String())
-	return nil
-}
+var markdown = goldmark.New(goldmark.WithExtensions(extension.GFM, highlighting.NewHighlighting(
+	highlighting.WithFormatOptions(chromahtml.WithClasses(true)),
+)))
 
-func (p *page) addHeading(node *ast.Heading, source []byte, used map[string]int) {
-	words := plainText(node, source)
-	id := slug(words)
-	if count := used[id]; count > 0 {
-		id = fmt.Sprintf("%s-%d", id, count)
-	}
-	used[slug(words)]++
-	node.SetAttributeString("id", []byte(id))
-	switch {
-	case node.Level == 1 && p.Title == "":
-		p.Title = words
-	case node.Level == 2:
-		p.Contents = append(p.Contents, heading{words, id})
+// parse sets the document, the title, the summary and the contents of a page.
+func (p *page) parse() {
+	source := []byte(p.text)
+	p.document = markdown.Parser().Parse(text.NewReader(source))
+	used := map[string]bool{}
+	for node := p.document.FirstChild(); node != nil; node = node.NextSibling() {
+		words := plainText(node, source)
+		if node.Kind() == ast.KindParagraph && p.Summary == "" {
+			p.Summary, _, _ = strings.Cut(words, ". ")
+		}
+		title, ok := node.(*ast.Heading)
+		if !ok {
+			continue
+		}
+		id := slug(words)
+		for i := 1; used[id]; i++ {
+			id = fmt.Sprintf("%s-%d", slug(words), i)
+		}
+		used[id] = true
+		title.SetAttributeString("id", []byte(id))
+		if title.Level == 1 {
+			p.Title = words
+			continue
+		}
+		if title.Level == 2 {
+			p.Contents = append(p.Contents, heading{words, id})
+		}
+		anchor := ast.NewString(fmt.Appendf(nil,
+			` <a class="anchor" href="#%s" aria-label="Link to: %s" data-pagefind-ignore>#</a>`, id, html.EscapeString(words)))
+		anchor.SetCode(true) // is HTML already
+		title.AppendChild(title, anchor)
 	}
 }
 
@@ -100,17 +73,10 @@ func slug(words string) string {
 func plainText(node ast.Node, source []byte) string {
 	var out strings.Builder
 	_ = ast.Walk(node, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
-		switch node := node.(type) {
-		case *ast.Text:
-			if entering {
-				out.Write(node.Segment.Value(source))
-				if node.SoftLineBreak() {
-					out.WriteByte(' ')
-				}
-			}
-		case *ast.AutoLink:
-			if entering {
-				out.Write(node.Label(source))
+		if words, ok := node.(*ast.Text); ok && entering {
+			out.Write(words.Segment.Value(source))
+			if words.SoftLineBreak() {
+				out.WriteByte(' ')
 			}
 		}
 		return ast.WalkContinue, nil
@@ -118,116 +84,71 @@ func plainText(node ast.Node, source []byte) string {
 	return out.String()
 }
 
-// link returns the target that a link of a page has on the site. Files that are not pages are on GitHub. The anchors
-// of a rule are those of the index.
-func (s *site) link(p *page, destination string) string {
-	target, err := url.Parse(destination)
-	if err != nil || target.IsAbs() || target.Host != "" {
-		return destination
+// render sets the body of a page.
+func (s *site) render(p *page) error {
+	source := []byte(p.text)
+	err := ast.Walk(p.document, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch node := node.(type) {
+		case *ast.Link:
+			s.link(p, node, plainText(node, source))
+		case *ast.Image:
+			name := path.Join(path.Dir(p.base), string(node.Destination))
+			content, err := s.repository.ReadFile(name)
+			if err != nil {
+				break // the check reports it
+			}
+			name = strings.TrimPrefix(name, "docs/")
+			node.Destination = []byte(p.Root + name)
+			return ast.WalkContinue, writeFile(filepath.Join(s.folder, name), content)
+		case *ast.RawHTML:
+			s.reportHTML(p, string(node.Segments.Value(source)))
+		case *ast.HTMLBlock:
+			s.reportHTML(p, string(node.Lines().Value(source)))
+		}
+		return ast.WalkContinue, nil
+	})
+	if err != nil {
+		return err
 	}
-	if target.Path == "" && !p.rule {
-		return destination
+	var out strings.Builder
+	err = markdown.Renderer().Render(&out, source, p.document)
+	p.Body = template.HTML(out.String())
+	return err
+}
+
+// reportHTML reports HTML other than comments: the site leaves it out.
+func (s *site) reportHTML(p *page, text string) {
+	if !strings.HasPrefix(text, "<!--") {
+		s.problems = append(s.problems, fmt.Errorf("%s: %q is HTML: write it in backquotes", p.Source, text))
 	}
-	name := path.Join(path.Dir(p.base), target.Path)
-	if target.Path == "" {
-		name = p.base
+}
+
+// link sets the target that a link of a page has on the site, and shows titles of pages instead of names of files.
+// Files that are not pages are on GitHub. The anchors of a rule are those of the index.
+func (s *site) link(p *page, node *ast.Link, words string) {
+	target, err := url.Parse(string(node.Destination))
+	if err != nil || target.IsAbs() || target.Host != "" || target.Path == "" && !p.rule {
+		return
 	}
-	fragment := ""
-	if target.Fragment != "" {
-		fragment = "#" + target.EscapedFragment()
+	name := p.base
+	if target.Path != "" {
+		name = path.Join(path.Dir(p.base), target.Path)
 	}
+	place := target.Path // which the check reports
 	if found := s.pages[name]; found != nil {
-		return strings.Repeat("../", strings.Count(p.Output, "/")) + found.Output + fragment
+		place = p.Root + found.Output
+		if path.Base(words) == path.Base(name) {
+			node.RemoveChildren(node)
+			node.AppendChild(node, ast.NewString([]byte(found.Title)))
+		}
+	} else if _, err := s.repository.Stat(name); err == nil {
+		place = repository + "/blob/" + s.Version + "/" + name // which leads on to a folder
 	}
-	file, err := os.Stat(filepath.Join(s.source, name))
-	switch {
-	case err != nil:
-		s.problems = append(s.problems, fmt.Errorf("%s links to %s, which does not exist", p.Source, destination))
-		return destination
-	case file.IsDir():
-		return repository + "/tree/" + s.version + "/" + name + fragment
+	if target.Fragment != "" {
+		place += "#" + target.EscapedFragment()
 	}
-	return repository + "/blob/" + s.version + "/" + name + fragment
-}
-
-// picture copies a picture of a page to the site, and returns its place.
-func (s *site) picture(p *page, destination string) (string, error) {
-	if strings.Contains(destination, "://") {
-		return destination, nil
-	}
-	source := path.Join(path.Dir(p.base), destination)
-	content, err := os.ReadFile(filepath.Join(s.source, source))
-	if err != nil {
-		s.problems = append(s.problems, fmt.Errorf("%s shows %s, which does not exist", p.Source, destination))
-		return destination, nil
-	}
-	name := strings.TrimPrefix(source, "docs/")
-	return strings.Repeat("../", strings.Count(p.Output, "/")) + name, writeFile(filepath.Join(s.folder, name), content)
-}
-
-// A nodeWriter writes the nodes that the site shows in its own way.
-type nodeWriter struct{ diagrams map[string]string }
-
-func (w *nodeWriter) RegisterFuncs(registry renderer.NodeRendererFuncRegisterer) {
-	registry.Register(ast.KindHeading, w.writeHeading)
-	registry.Register(ast.KindFencedCodeBlock, w.writeCode)
-	registry.Register(extensionast.KindTable, w.writeTable)
-}
-
-func (w *nodeWriter) writeHeading(
-	out util.BufWriter, source []byte, node ast.Node, entering bool,
-) (ast.WalkStatus, error) {
-	level := node.(*ast.Heading).Level
-	value, _ := node.AttributeString("id")
-	id := html.EscapeString(string(value.([]byte)))
-	if entering {
-		fmt.Fprintf(out, `<h%d id="%s">`, level, id)
-		return ast.WalkContinue, nil
-	}
-	if level > 1 {
-		fmt.Fprintf(out, ` <a class="anchor" href="#%s" aria-label="Link to: %s" data-pagefind-ignore>#</a>`, id,
-			html.EscapeString(plainText(node, source)))
-	}
-	fmt.Fprintf(out, "</h%d>\n", level)
-	return ast.WalkContinue, nil
-}
-
-// writeTable writes a table into an element that scrolls.
-func (w *nodeWriter) writeTable(out util.BufWriter, _ []byte, _ ast.Node, entering bool) (ast.WalkStatus, error) {
-	if entering {
-		_, _ = out.WriteString("<div class=\"table\" tabindex=\"0\"><table>\n")
-	} else {
-		_, _ = out.WriteString("</table></div>\n")
-	}
-	return ast.WalkContinue, nil
-}
-
-func (w *nodeWriter) writeCode(
-	out util.BufWriter, source []byte, node ast.Node, entering bool,
-) (ast.WalkStatus, error) {
-	if !entering {
-		return ast.WalkContinue, nil
-	}
-	code := string(node.Lines().Value(source))
-	language := string(node.(*ast.FencedCodeBlock).Language(source))
-	if picture := w.diagrams[code]; language == mermaid && picture != "" {
-		fmt.Fprintf(out, `<figure><a href="%s"><img class="diagram" src="%[1]s" alt="Diagram"></a>
-<details><summary>Diagram as text</summary>`, picture)
-		defer func() { _, _ = out.WriteString("</details></figure>\n") }()
-	}
-	if language == "" && strings.HasPrefix(code, "$ ") {
-		language = "console"
-	}
-	lexer := lexers.Get(language)
-	if lexer == nil || language == "" {
-		lexer = lexers.Fallback
-	}
-	tokens, err := chroma.Coalesce(lexer).Tokenise(nil, code)
-	if err != nil {
-		return ast.WalkStop, err
-	}
-	_, _ = out.WriteString("<pre class=\"chroma\" tabindex=\"0\"><code>")
-	defer func() { _, _ = out.WriteString("</code></pre>\n") }()
-	formatter := chromahtml.New(chromahtml.WithClasses(true), chromahtml.PreventSurroundingPre(true))
-	return ast.WalkSkipChildren, formatter.Format(out, styles.Fallback, tokens)
+	node.Destination = []byte(place)
 }

@@ -3,14 +3,14 @@ package main
 import (
 	"fmt"
 	"html/template"
+	"io/fs"
 	"maps"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/yuin/goldmark/ast"
 	"golang.org/x/tools/txtar"
 )
 
@@ -24,6 +24,7 @@ const (
 // A page is written from one file.
 type page struct {
 	Source, Output string // paths in the repository and on the site
+	Root           string // path of the version's folder, relative to the page
 	Title, Summary string
 	Body           template.HTML
 	Contents       []heading
@@ -32,6 +33,7 @@ type page struct {
 	Previous, Next *page
 	base           string // the file that its relative links start from
 	text           string // Markdown
+	document       ast.Node
 	rule           bool
 }
 
@@ -41,35 +43,34 @@ type heading struct{ Text, ID string }
 // read reads all pages and renders them.
 func (s *site) read() error {
 	s.pages = map[string]*page{}
-	names := []string{home, "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "LICENSE"}
-	for _, pattern := range []string{"docs/*.md", "examples/*/README.md", "internal/review/lint/rules/*.txtar"} {
-		found, err := filepath.Glob(filepath.Join(s.source, pattern))
+	for _, pattern := range []string{
+		"*.md", "docs/*.md", "examples/*/README.md", "internal/review/lint/rules/*.txtar",
+	} {
+		names, err := fs.Glob(s.repository.FS(), pattern)
 		if err != nil {
 			return err
 		}
-		for _, name := range found {
-			name, err := filepath.Rel(s.source, name)
+		for _, name := range names {
+			text, err := s.repository.ReadFile(name)
 			if err != nil {
 				return err
 			}
-			names = append(names, filepath.ToSlash(name))
+			s.pages[name] = newPage(name, string(text))
 		}
 	}
-	for _, name := range names {
-		text, err := os.ReadFile(filepath.Join(s.source, name))
-		if err != nil {
-			return err
+	for _, name := range []string{home, index, rulesIndex} {
+		if s.pages[name] == nil {
+			return fmt.Errorf("%s has no %s", s.source, name)
 		}
-		s.pages[name] = newPage(name, string(text))
 	}
 	if err := s.addSeverities(); err != nil {
 		return err
 	}
-	if err := s.drawDiagrams(); err != nil {
-		return err
+	for _, page := range s.pages {
+		page.parse()
 	}
-	for _, name := range names {
-		if err := s.render(s.pages[name]); err != nil {
+	for name, page := range s.pages {
+		if err := s.render(page); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -79,24 +80,22 @@ func (s *site) read() error {
 
 func newPage(name, text string) *page {
 	p := &page{Source: name, base: name, text: text}
+	base := strings.ToLower(strings.TrimSuffix(path.Base(name), path.Ext(name)))
 	switch {
 	case name == home:
 		p.Output = "index.html"
-		p.text, _, _ = strings.Cut(text, "\n## Documentation\n") // the site lists the pages itself
 	case name == index:
 		p.Output = "docs.html"
-	case name == "LICENSE":
-		p.Output, p.text = "project/license.html", "# License\n\n```\n"+text+"```\n"
-	case strings.HasSuffix(name, ".txtar"):
-		id := strings.TrimSuffix(path.Base(name), ".txtar")
-		p.Output, p.base, p.rule, p.text = "rules/"+id+".html", rulesIndex, true, rulePage(id, text)
-	case strings.HasPrefix(name, "docs/"):
-		p.Output = strings.TrimSuffix(path.Base(name), ".md") + ".html"
-	case strings.HasSuffix(name, "/README.md"):
-		p.Output = strings.TrimSuffix(name, "/README.md") + ".html"
-	default: // docs/ has a security.md, too
-		p.Output = "project/" + strings.ToLower(strings.TrimSuffix(name, ".md")) + ".html"
+	case path.Ext(name) == ".txtar":
+		p.Output, p.base, p.rule, p.text = "rules/"+base+".html", rulesIndex, true, rulePage(base, text)
+	case path.Dir(name) == "docs":
+		p.Output = base + ".html"
+	case path.Dir(name) == ".": // docs/ has a security.md, too
+		p.Output = "project/" + base + ".html"
+	default: // a README.md
+		p.Output = path.Dir(name) + ".html"
 	}
+	p.Root = strings.Repeat("../", strings.Count(p.Output, "/"))
 	return p
 }
 
@@ -155,13 +154,13 @@ func (s *site) navigate() {
 	placed := map[string]bool{index: true, home: true}
 	for _, found := range indexLine.FindAllStringSubmatch(s.pages[index].text, -1) {
 		if title := found[1]; title != "" {
-			s.sections = append(s.sections, section{Title: title})
+			s.Sections = append(s.Sections, section{Title: title})
 			continue
 		}
 		name := path.Join(path.Dir(index), found[2])
-		if page := s.pages[name]; page != nil && !placed[name] && len(s.sections) > 0 {
+		if page := s.pages[name]; page != nil && !placed[name] && len(s.Sections) > 0 {
 			placed[name] = true
-			last := &s.sections[len(s.sections)-1]
+			last := &s.Sections[len(s.Sections)-1]
 			last.Pages = append(last.Pages, page)
 		}
 	}
@@ -178,7 +177,7 @@ func (s *site) navigate() {
 		page.Children = append(page.Children, s.pages[name])
 	}
 	var order []*page
-	for _, section := range s.sections {
+	for _, section := range s.Sections {
 		for _, page := range section.Pages {
 			order = append(append(order, page), page.Children...)
 		}
