@@ -46,12 +46,13 @@ func (d *document) manifest() (*Manifest, []Problem) {
 	if len(problems) > 0 {
 		return m, problems // other checks would report the same
 	}
-	if err := validation.ValidateAnnotationsSize(m.annotations()); err != nil {
+	annotations := m.object.GetAnnotations()
+	if err := validation.ValidateAnnotationsSize(annotations); err != nil {
 		return m, append(problems,
 			d.problem(Malformed, []string{"metadata", "annotations"}, "the API server refuses its annotations: %s",
 				err))
 	}
-	if value, marked := m.annotations()[DeleteAnnotation]; marked && value != "true" {
+	if value, marked := annotations[DeleteAnnotation]; marked && value != "true" {
 		problems = append(problems, d.problem(WrongDelete, []string{"metadata", "annotations", DeleteAnnotation},
 			`annotation %s is %q, and only "true" deletes: write "true", or drop the annotation`, DeleteAnnotation,
 			value))

@@ -156,7 +156,7 @@ func (m *Manifest) gates(which func(gate string) bool) []string {
 	return found
 }
 
-func (m *Manifest) namesGates() bool { return m.annotations()[FeatureGateAnnotation] != "" }
+func (m *Manifest) namesGates() bool { return m.annotation(FeatureGateAnnotation) != "" }
 
 func isExcludedGate(gate string) bool { return strings.HasPrefix(gate, "-") }
 func isRequiredGate(gate string) bool { return !isExcludedGate(gate) }

@@ -87,7 +87,7 @@ func (f Filter) exclusion(m *Manifest) (*Exclusion, error) {
 // without annotations before it evaluates any filter, so the head always has some.
 func (m *Manifest) head() *manifest.Manifest {
 	object := m.object
-	if m.annotations() == nil {
+	if m.object.GetAnnotations() == nil { // or those that are no strings, which were reported
 		object = &unstructured.Unstructured{
 			Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{}}},
 		}
@@ -212,7 +212,7 @@ func (m *Manifest) annotationsBelow(prefix string) []string {
 }
 
 func (m *Manifest) annotationList(annotation, separator string) []string {
-	value := m.annotations()[annotation]
+	value := m.annotation(annotation)
 	if value == "" {
 		return nil
 	}

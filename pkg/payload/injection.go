@@ -36,23 +36,23 @@ type Injection struct {
 
 // inject sets the settings that the manifest's annotations request.
 func (i Injection) inject(m *Manifest) error {
-	annotations := m.annotations()
-	if annotations[injectProxy] == "" && annotations[injectAPIServer] == "" && annotations[injectTLS] == "" {
+	annotation := m.annotation
+	if annotation(injectProxy) == "" && annotation(injectAPIServer) == "" && annotation(injectTLS) == "" {
 		return nil
 	}
 	before, err := json.Marshal(m.object.Object)
 	if err != nil {
 		return err
 	}
-	if names := annotations[injectProxy]; names != "" && i.HTTPProxy+i.HTTPSProxy+i.NoProxy != "" {
+	if names := annotation(injectProxy); names != "" && i.HTTPProxy+i.HTTPSProxy+i.NoProxy != "" {
 		err = setEnv(m, names, injectProxy,
 			map[string]string{"HTTP_PROXY": i.HTTPProxy, "HTTPS_PROXY": i.HTTPSProxy, "NO_PROXY": i.NoProxy})
 	}
-	if names := annotations[injectAPIServer]; names != "" && i.APIHost != "" && err == nil {
+	if names := annotation(injectAPIServer); names != "" && i.APIHost != "" && err == nil {
 		err = setEnv(m, names, injectAPIServer,
 			map[string]string{"KUBERNETES_SERVICE_HOST": i.APIHost, "KUBERNETES_SERVICE_PORT": i.APIPort})
 	}
-	if annotations[injectTLS] == "true" && i.MinTLSVersion != "" && err == nil {
+	if annotation(injectTLS) == "true" && i.MinTLSVersion != "" && err == nil {
 		err = i.setTLS(m)
 	}
 	if err != nil {

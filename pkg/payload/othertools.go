@@ -62,18 +62,18 @@ type ForeignPlace struct {
 // ownPlace returns the place of an object by its own annotations.
 func (m *Manifest) ownPlace() ForeignPlace {
 	var p ForeignPlace
-	annotations := m.annotations()
-	if text := annotations[ArgoWaveAnnotation]; text != "" {
+	annotation := m.annotation
+	if text := annotation(ArgoWaveAnnotation); text != "" {
 		if wave, err := strconv.Atoi(text); err == nil {
 			p.stage = wave
 			p.add(ArgoWaveAnnotation, "sync-wave "+text)
 		}
 	}
 	key := ArgoHookAnnotation
-	if annotations[key] == "" {
+	if annotation(key) == "" {
 		key = HelmHookAnnotation // Argo CD reads it if there is no hook of its own
 	}
-	events := annotations[key]
+	events := annotation(key)
 	phase, isOne := phaseOf(events)
 	isJob := m.GroupVersionKind().GroupKind() == kinds.Job
 	switch {
@@ -88,12 +88,12 @@ func (m *Manifest) ownPlace() ForeignPlace {
 		return p
 	}
 	for _, key := range deletePolicies {
-		if annotations[key] != "" {
+		if annotation(key) != "" {
 			p.mapped = append(p.mapped, key)
 		}
 	}
 	p.weight = p.stage
-	if text := annotations[HelmWeightAnnotation]; text != "" {
+	if text := annotation(HelmWeightAnnotation); text != "" {
 		if weight, err := strconv.Atoi(text); err == nil {
 			p.weight = weight
 			p.add(HelmWeightAnnotation, "weight "+text)
@@ -215,18 +215,18 @@ func placeByRules(all []*Manifest, places map[*Manifest]*ForeignPlace) {
 func placeByGroups(all []*Manifest, places map[*Manifest]*ForeignPlace, own map[schema.GroupKind]bool) {
 	members := map[any]bool{}
 	for _, m := range all {
-		if group := m.annotations()[HelmGroupAnnotation]; group != "" && places[m].phase == applied {
+		if group := m.annotation(HelmGroupAnnotation); group != "" && places[m].phase == applied {
 			members[group] = true
 		}
 	}
 	var edges []edge
 	groupOf, dependsOn := map[*Manifest]any{}, map[*Manifest][]string{}
 	for _, m := range all {
-		if groupOf[m] = m; m.annotations()[HelmGroupAnnotation] != "" {
-			groupOf[m] = m.annotations()[HelmGroupAnnotation]
+		if groupOf[m] = m; m.annotation(HelmGroupAnnotation) != "" {
+			groupOf[m] = m.annotation(HelmGroupAnnotation)
 		}
 		var groups []string
-		_ = json.Unmarshal([]byte(m.annotations()[HelmDependsAnnotation]), &groups)
+		_ = json.Unmarshal([]byte(m.annotation(HelmDependsAnnotation)), &groups)
 		if places[m].phase != applied ||
 			slices.ContainsFunc(groups, func(group string) bool { return !members[group] }) {
 			continue
@@ -244,7 +244,7 @@ func placeByGroups(all []*Manifest, places map[*Manifest]*ForeignPlace, own map[
 	for _, m := range all {
 		stage, isOrdered := stages[groupOf[m]]
 		p := places[m]
-		switch group := m.annotations()[HelmGroupAnnotation]; {
+		switch group := m.annotation(HelmGroupAnnotation); {
 		case p.phase != applied:
 			continue
 		case isOrdered && group != "":
@@ -279,7 +279,8 @@ func (m *Manifest) annotationsOf(key string) []annotation {
 	var found []annotation
 	for name, value := range m.annotations() {
 		if name == key || strings.HasPrefix(name, key+".") {
-			found = append(found, annotation{name, value})
+			text, _ := value.(string)
+			found = append(found, annotation{name, text})
 		}
 	}
 	slices.SortFunc(found, func(a, b annotation) int { return strings.Compare(a.key, b.key) })
@@ -334,5 +335,5 @@ const RecreateAnnotation = "runlevel.dev/recreate"
 // IsRecreated reports whether the object may be deleted and created again, if a field has to change that can't be
 // changed.
 func (m *Manifest) IsRecreated() bool {
-	return m.annotations()[RecreateAnnotation] == "true" || m.foreign.IsHookJob()
+	return m.annotation(RecreateAnnotation) == "true" || m.foreign.IsHookJob()
 }

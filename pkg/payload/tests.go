@@ -29,7 +29,7 @@ func (m *Manifest) IsTest() bool {
 	if !m.CanBeTest() || m.IsTombstone() {
 		return false
 	}
-	annotations := m.annotations()
+	annotations := m.object.GetAnnotations()
 	isHelms := slices.ContainsFunc(HelmHooks(annotations), func(hook string) bool {
 		return slices.Contains(HelmTests, hook)
 	})
@@ -71,7 +71,7 @@ func splitList(text string) []string {
 // in Helm.
 func inTestOrder(a, b *Manifest) int {
 	weight := func(m *Manifest) int {
-		number, _ := strconv.Atoi(m.annotations()[HelmWeightAnnotation])
+		number, _ := strconv.Atoi(m.annotation(HelmWeightAnnotation))
 		return number
 	}
 	return cmp.Or(cmp.Compare(weight(a), weight(b)), InOrder(a, b))

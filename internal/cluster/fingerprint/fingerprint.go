@@ -10,10 +10,10 @@ package fingerprint
 import (
 	"bytes"
 	"crypto/sha256"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +26,8 @@ import (
 type Cache struct {
 	mu      sync.Mutex
 	objects map[digest]prints // keyed by name
+	// sorted fields by unsorted ones: sorting is slow, and most objects of a kind have the same fields
+	sortedFields map[string]string
 }
 
 // A digest is one fingerprint.
@@ -44,6 +46,9 @@ const (
 )
 
 // entrySize is the size of the entry of an object in bytes: its name and its fingerprints.
+// maxSortedFields limits a cache that is kept for long.
+const maxSortedFields = 1000
+
 const entrySize = len(digest{}) * (places + 1)
 
 // An AppliedFrom is the source of an applied object.
@@ -55,7 +60,7 @@ type AppliedFrom struct {
 
 // Read parses the result of Bytes. Other bytes make an empty cache.
 func Read(data []byte) *Cache {
-	s := &Cache{objects: map[digest]prints{}}
+	s := &Cache{objects: map[digest]prints{}, sortedFields: map[string]string{}}
 	for chunk := range slices.Chunk(data, entrySize) {
 		if len(chunk) < entrySize {
 			break
@@ -129,25 +134,28 @@ func (c *Cache) MergeInto(others []byte) []byte {
 
 // find returns the fingerprints of an object.
 func (c *Cache) find(id kinds.ID) prints {
+	name := byName(id)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.objects[byName(id)]
+	return c.objects[name]
 }
 
 // change changes the fingerprints of an object, and adds the object if it is not known.
 func (c *Cache) change(id kinds.ID, change func(*prints)) {
+	name := byName(id)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.objects[byName(id)]
+	p := c.objects[name]
 	change(&p)
-	c.objects[byName(id)] = p
+	c.objects[name] = p
 }
 
 // Add adds an object as it is after it was applied. An object without a resourceVersion, as an aggregated API may
 // have, is left out: it would seem never to have been written since.
 func (c *Cache) Add(m objectmeta.LiveMetadata, from AppliedFrom) {
 	if m.ResourceVersion != "" {
-		c.change(m.ID, func(p *prints) { p[exact], p[ours] = exactOf(m, from), oursOf(m, from) })
+		asWritten, asOurs := exactOf(m, from), c.oursOf(m, from)
+		c.change(m.ID, func(p *prints) { p[exact], p[ours] = asWritten, asOurs })
 	}
 }
 
@@ -157,7 +165,7 @@ func (c *Cache) Add(m objectmeta.LiveMetadata, from AppliedFrom) {
 func (c *Cache) CarryOver(from *Cache, m objectmeta.LiveMetadata, origin AppliedFrom, countsChanges func() bool) bool {
 	before := from.find(m.ID)
 	isKnown := before[exact] == exactOf(m, origin) ||
-		m.Generation != 0 && before[ours] == oursOf(m, origin) && m.HasMetadataOf(origin.Metadata) && countsChanges()
+		m.Generation != 0 && before[ours] == c.oursOf(m, origin) && m.HasMetadataOf(origin.Metadata) && countsChanges()
 	if isKnown {
 		c.change(m.ID, func(p *prints) { p[exact], p[ours] = before[exact], before[ours] })
 	}
@@ -188,7 +196,8 @@ func (c *Cache) AddExpected(from *Cache, id kinds.ID) {
 
 // AddApplied adds an object as an apply leaves it.
 func (c *Cache) AddApplied(m objectmeta.LiveMetadata) {
-	c.change(m.ID, func(p *prints) { p[fields], p[object] = fieldsOf(m.ID, m.Entry), objectOf(m) })
+	asFields, asObject := c.fieldsOf(m.ID, m.Entry), objectOf(m)
+	c.change(m.ID, func(p *prints) { p[fields], p[object] = asFields, asObject })
 }
 
 // Has reports whether the release has an object.
@@ -227,12 +236,12 @@ func (c *Cache) IsSameObject(m objectmeta.LiveMetadata) bool {
 // IsUnchanged reports whether an object is as the last apply has left it, as far as its metadata show. Our entry loses
 // a field when another manager changes or removes it, so a change is known without the manifest.
 func (c *Cache) IsUnchanged(m objectmeta.LiveMetadata) bool {
-	return c.IsSameObject(m) && c.find(m.ID)[fields] == fieldsOf(m.ID, m.Entry)
+	return c.IsSameObject(m) && c.find(m.ID)[fields] == c.fieldsOf(m.ID, m.Entry)
 }
 
 // HadFields reports whether our entry of an object had these fields after the last apply.
 func (c *Cache) HadFields(id kinds.ID, owned []byte) bool {
-	return c.find(id)[fields] == fieldsOf(id, objectmeta.ApplyEntry{Fields: string(owned)})
+	return c.find(id)[fields] == c.fieldsOf(id, objectmeta.ApplyEntry{Fields: string(owned)})
 }
 
 // exactOf returns the fingerprint of an object that was not written since.
@@ -243,9 +252,9 @@ func exactOf(m objectmeta.LiveMetadata, from AppliedFrom) digest {
 // oursOf returns the fingerprint of an object in which our fields have not changed: the generation counts changes of
 // the body, and our entry in managedFields has the time of our last apply. The rest of the metadata is compared
 // with the manifest.
-func oursOf(m objectmeta.LiveMetadata, from AppliedFrom) digest {
-	return hash("what counts", from, m.ID.String(), string(m.UID), fmt.Sprint(m.Generation),
-		m.Entry.Since.UTC().String(), m.Entry.SortedFields())
+func (c *Cache) oursOf(m objectmeta.LiveMetadata, from AppliedFrom) digest {
+	return hash("what counts", from, m.ID.String(), string(m.UID), strconv.FormatInt(m.Generation, 10),
+		m.Entry.Since.UTC().String(), c.sorted(m.Entry))
 }
 
 // readinessOf returns the fingerprint of an object that was ready, and that was not written since.
@@ -253,8 +262,23 @@ func readinessOf(m objectmeta.LiveMetadata, from AppliedFrom, standard string) d
 	return hash("ready", from, standard, string(m.UID), m.ResourceVersion)
 }
 
-func fieldsOf(id kinds.ID, as objectmeta.ApplyEntry) digest {
-	return hash("fields", AppliedFrom{}, id.String(), as.SortedFields())
+func (c *Cache) fieldsOf(id kinds.ID, as objectmeta.ApplyEntry) digest {
+	return hash("fields", AppliedFrom{}, id.String(), c.sorted(as))
+}
+
+// sorted returns the sorted fields of an entry.
+func (c *Cache) sorted(entry objectmeta.ApplyEntry) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sorted, isKnown := c.sortedFields[entry.Fields]
+	if !isKnown {
+		if len(c.sortedFields) == maxSortedFields {
+			clear(c.sortedFields)
+		}
+		sorted = entry.SortedFields()
+		c.sortedFields[entry.Fields] = sorted
+	}
+	return sorted
 }
 
 func objectOf(m objectmeta.LiveMetadata) digest {
@@ -268,9 +292,11 @@ func byName(id kinds.ID) digest {
 // hash computes a fingerprint. The first part must change when the computation of fingerprints, the request for a
 // manifest, or the definition of ready changes: then earlier fingerprints no longer match.
 func hash(label string, from AppliedFrom, parts ...string) digest {
-	sum := sha256.New()
+	text := make([]byte, 0, 1024) // on the stack
 	for _, part := range append([]string{"2", label, string(from.Sum[:]), from.Note}, parts...) {
-		fmt.Fprintf(sum, "%d:%s", len(part), part)
+		text = strconv.AppendInt(text, int64(len(part)), 10)
+		text = append(append(text, ':'), part...)
 	}
-	return digest(sum.Sum(nil)[:len(digest{})])
+	sum := sha256.Sum256(text)
+	return digest(sum[:len(digest{})])
 }

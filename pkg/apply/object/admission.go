@@ -36,8 +36,7 @@ func mutatedFields(live, sent *unstructured.Unstructured) []string {
 
 // differences returns the fields in which a live value lacks a part of the request. Lists may have more items, in
 // another order, and servers leave out false, zero and empty values.
-func differences(path string, live, sent any) []string {
-	var changed []string
+func differences(path string, live, sent any) (changed []string) {
 	switch sent := sent.(type) {
 	case map[string]any:
 		fields, isMapping := live.(map[string]any)
@@ -45,7 +44,9 @@ func differences(path string, live, sent any) []string {
 			return []string{path + "?"}
 		}
 		for name, value := range sent {
-			changed = append(changed, differences(path+"."+name, fields[name], value)...)
+			for _, below := range differences("", fields[name], value) {
+				changed = append(changed, path+"."+name+below)
+			}
 		}
 	case []any:
 		items, isList := live.([]any)
@@ -95,11 +96,11 @@ func number(value any) any {
 }
 
 // warnOfAdmission warns of fields that admission has changed: no apply can change them back.
-func (a *attempt) warnOfAdmission(now *unstructured.Unstructured) {
+func (a *attempt) warnOfAdmission() {
 	if holdsSecrets(a.Manifest) || a.keepsUnknown { // the present definition drops the fields of the coming one
 		return
 	}
-	for _, field := range mutatedFields(now, a.sent) {
+	for _, field := range a.mutated {
 		if !strings.HasSuffix(field, "?") {
 			a.applier.handler.OnWarnings(a.Manifest,
 				[]string{"admission makes " + field +

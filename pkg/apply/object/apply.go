@@ -74,6 +74,7 @@ type liveObject struct {
 	adopts       []string             // managers whose fields would be adopted; in previews only
 	added        []any                // items that were added to a list shared with other managers
 	sent         *unstructured.Unstructured
+	mutated      []string                   // fields that the answer to sent lacks, or has with other values
 	now          *unstructured.Unstructured // after the apply
 }
 
@@ -350,7 +351,7 @@ func (a *Applier) noteApplied(o *liveObject, applied cluster.WriteResult, head o
 	a.definitions.note(o.ID(), applied.Object)
 	inputs, isKnown := a.changes.inputs(o.Manifest, o.resource)
 	a.options.Fingerprints.AddApplied(head)
-	isAsSent := !o.isPartial && head.HasMetadataOf(o.Object()) && len(mutatedFields(applied.Object, o.sent)) == 0
+	isAsSent := !o.isPartial && head.HasMetadataOf(o.Object()) && len(o.mutated) == 0
 	if isKnown && (isAsSent || a.isRepairing) {
 		a.options.Fingerprints.Add(head, inputs)
 	}

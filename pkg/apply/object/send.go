@@ -57,7 +57,8 @@ func (a *Applier) send(o *liveObject, draft *unstructured.Unstructured,
 		}
 		o.lost = slices.Concat(maskConflicts(o.Manifest, next.taken), o.removed, o.foreign)
 		a.handler.OnWarnings(o.Manifest, maskWarnings(o.Manifest, applied.Warnings))
-		next.warnOfAdmission(applied.Object)
+		o.mutated = mutatedFields(applied.Object, o.sent)
+		next.warnOfAdmission()
 		return applied, nil
 	}
 }
