@@ -2,36 +2,46 @@ package main
 
 import (
 	"fmt"
+	"html"
 	"io/fs"
 	"net/url"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
-
-	"golang.org/x/net/html"
 )
 
-// A document has what a check needs of an HTML page.
-type document struct {
-	anchors map[string]bool
-	links   []string
-}
+// attribute is an anchor or a link of a written page, whose text has no quotation mark that is not escaped.
+var attribute = regexp.MustCompile(` (id|href|src|action)="([^"]*)"`)
 
 // check returns the links of the version that lead nowhere.
 func (s *site) check() []error {
 	folder := os.DirFS(s.folder)
-	documents := map[string]document{} // by path
+	targets := map[string]bool{} // files, and their anchors
+	links := map[string][]string{}
 	err := fs.WalkDir(folder, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err == nil && path.Ext(name) == ".html" {
-			documents[name], err = readDocument(folder, name)
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		targets[name] = true
+		if path.Ext(name) != ".html" {
+			return nil
+		}
+		text, err := fs.ReadFile(folder, name)
+		for _, found := range attribute.FindAllStringSubmatch(string(text), -1) {
+			if value := html.UnescapeString(found[2]); found[1] == "id" {
+				targets[name+"#"+value] = true
+			} else {
+				links[name] = append(links[name], value)
+			}
 		}
 		return err
 	})
 	problems := []error{err}
-	for name, document := range documents {
-		for _, link := range document.links {
-			if !s.resolves(folder, name, link, documents) {
+	for name, list := range links {
+		for _, link := range list {
+			if !s.resolves(name, link, targets) {
 				problems = append(problems, fmt.Errorf("%s: the link %q leads nowhere", name, link))
 			}
 		}
@@ -39,7 +49,7 @@ func (s *site) check() []error {
 	return problems
 }
 
-func (s *site) resolves(folder fs.FS, name, link string, documents map[string]document) bool {
+func (s *site) resolves(name, link string, targets map[string]bool) bool {
 	target, err := url.Parse(link)
 	if err != nil || link == "" { // goldmark empties links that run scripts
 		return false
@@ -47,41 +57,15 @@ func (s *site) resolves(folder fs.FS, name, link string, documents map[string]do
 	if target.IsAbs() || target.Host != "" {
 		return slices.Contains([]string{"https", "http", "mailto", "data"}, target.Scheme)
 	}
-	file := name
 	if target.Path != "" {
-		file = path.Join(path.Dir(name), target.Path)
+		name = path.Join(path.Dir(name), target.Path)
 	}
-	if beside, ok := strings.CutPrefix(file, "../"); ok {
+	if beside, ok := strings.CutPrefix(name, "../"); ok {
 		first, _, _ := strings.Cut(beside, "/")
 		return slices.Contains(append([]string{latest, "versions.html"}, s.Versions...), first)
 	}
-	if document, ok := documents[file]; ok {
-		return target.Fragment == "" || document.anchors[target.Fragment]
+	if target.Fragment != "" {
+		name += "#" + target.Fragment
 	}
-	info, err := fs.Stat(folder, file)
-	return err == nil && !info.IsDir() && target.Fragment == ""
-}
-
-func readDocument(folder fs.FS, name string) (document, error) {
-	file, err := folder.Open(name)
-	if err != nil {
-		return document{}, err
-	}
-	defer file.Close()
-	root, err := html.Parse(file)
-	if err != nil {
-		return document{}, fmt.Errorf("%s: %w", name, err)
-	}
-	d := document{anchors: map[string]bool{}}
-	for node := range root.Descendants() {
-		for _, attribute := range node.Attr {
-			switch attribute.Key {
-			case "id":
-				d.anchors[attribute.Val] = true
-			case "href", "src", "action":
-				d.links = append(d.links, attribute.Val)
-			}
-		}
-	}
-	return d, nil
+	return targets[name]
 }

@@ -11,7 +11,6 @@ require (
 	github.com/yuin/goldmark v1.8.7
 	github.com/yuin/goldmark-highlighting/v2 v2.0.0-20230729083705-37449abec8cc
 	golang.org/x/mod v0.43.0
-	golang.org/x/net v0.62.0
 	golang.org/x/tools v0.52.0
 )
 

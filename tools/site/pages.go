@@ -119,11 +119,7 @@ func rulePage(id, text string) string {
 		default:
 			continue
 		}
-		language := ""
-		if strings.Contains(name, ".yaml") {
-			language = "yaml"
-		}
-		out += fmt.Sprintf("\n%s:\n\n```%s\n%s```\n", name, language, file.Data)
+		out += fmt.Sprintf("\n%s:\n\n```%s\n%s```\n", name, strings.TrimPrefix(path.Ext(file.Name), "."), file.Data)
 	}
 	return out
 }

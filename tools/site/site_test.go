@@ -18,10 +18,10 @@ func TestSite(t *testing.T) {
 	for name, want := range map[string][]string{
 		"index.html":                {`url=latest/index.html`, `<a href="latest/index.html">`},
 		"404.html":                  {`href="/runlevel/latest/style.css"`},
-		"latest/index.html":         {`<h1 id="runlevel">Runlevel</h1>`, `src="demo.svg"`, `<a href="comparison.html">`},
+		"latest/index.html":         {`<h1 id="runlevel">Runlevel</h1>`, `src="demo.svg"`, `<a href="install-command.html">Get the command</a>`},
 		"v0.1.0/operator.html":      {`<th>`, `aria-current="page"`, `edit/main/docs/operator.md`, `<a href="../latest/operator.html">latest</a>`},
 		"v0.1.0/install.html":       {`href="https://github.com/runlevel/runlevel/blob/v0.1.0/`, `<a href="migrate-helm.html">`},
-		"v0.1.0/plan.html":          {`rel="prev" href="rehearse.html"`, `rel="next" href="payload.html"`, `>The format of a release</a>`},
+		"v0.1.0/plan.html":          {`rel="prev" href="rehearse.html"`, `rel="next" href="payload.html"`},
 		"v0.1.0/lint.html":          {`href="rules/missing-key.html"`, `rel="canonical" href="https://runlevel.github.io/runlevel/latest/lint.html"`},
 		"v0.1.0/machines.html":      {`<code class="language-mermaid">flowchart TD`},
 		"v0.1.0/machines-code.html": {`href="project/contributing.html#where-a-change-goes"`},

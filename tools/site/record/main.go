@@ -146,10 +146,7 @@ func draw(frames []frame, still time.Duration) string {
 				class := fmt.Sprintf("k%d-%d", y, first.since.Milliseconds())
 				fmt.Fprintf(&keyframes, ".%s{animation-name:%[1]s}@keyframes %[1]s{0%%{visibility:hidden}", class)
 				fmt.Fprintf(&keyframes, "%.5g%%{visibility:visible}", percent(first.since))
-				if next.since < total {
-					fmt.Fprintf(&keyframes, "%.5g%%{visibility:hidden}", percent(next.since))
-				}
-				keyframes.WriteString("}\n")
+				fmt.Fprintf(&keyframes, "%.5g%%{visibility:hidden}}\n", percent(next.since))
 				if first.since <= still && still < next.since {
 					class += " still"
 				}

@@ -23,7 +23,7 @@ func TestDraw(t *testing.T) {
 		`<g class="f k0-0"><text x="18" y="58"><tspan>$ &lt;a&gt;</tspan></text></g>`,
 		`<g class="f k0-1000 still"><text x="18" y="58"><tspan></tspan><tspan class="r">failed</tspan><tspan class=""></tspan></text></g>`,
 		"@keyframes k0-0{0%{visibility:hidden}0%{visibility:visible}25%{visibility:hidden}}",
-		"@keyframes k0-1000{0%{visibility:hidden}25%{visibility:visible}}",
+		"@keyframes k0-1000{0%{visibility:hidden}25%{visibility:visible}100%{visibility:hidden}}",
 		"animation:4.00s step-end -1.00s infinite",
 	} {
 		if !strings.Contains(picture, want) {
