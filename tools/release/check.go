@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +40,10 @@ func check(ctx context.Context, o options) (*draft, error) {
 		return nil, err
 	}
 	if !o.isSnapshot {
+		if used := runtime.Version(); used != toolchain() { // its libraries compress archives, for example
+			return nil, fmt.Errorf("this program was built by %s, and releases are by %s: use make release, or pass "+
+				"-snapshot for a trial", used, toolchain())
+		}
 		if err := d.checkSource(ctx); err != nil {
 			return nil, err
 		}
@@ -62,11 +68,24 @@ func (d *draft) checkFolders() (err error) {
 	if _, err := os.Stat(filepath.Join(d.source, "cmd", "runlevel")); err != nil {
 		return fmt.Errorf("-source is not the folder of the repository: %w", err)
 	}
-	if entries, err := os.ReadDir(d.output); err != nil || len(entries) == 0 {
-		return nil //nolint:nilerr // it is created
+	entries, err := os.ReadDir(d.output)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
 	}
-	if _, err := os.Stat(filepath.Join(d.output, checksums)); err != nil {
+	if err != nil {
+		return fmt.Errorf("-o: name a folder: %w", err)
+	}
+	sums, err := os.ReadFile(filepath.Join(d.output, checksums))
+	if err != nil {
 		return fmt.Errorf("-o %s has files, but no release: choose another folder, or remove it", d.output)
+	}
+	for _, entry := range entries { // all of them are deleted when the new release is complete
+		name := entry.Name()
+		if !slices.Contains([]string{checksums, checksums + ".sig", publicKey}, name) &&
+			!bytes.Contains(sums, []byte("  "+name+"\n")) {
+			return fmt.Errorf("-o %s has %s, which is not part of a release: choose another folder, or remove it",
+				d.output, name)
+		}
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -44,8 +43,10 @@ func buildImage(ctx context.Context, d *draft) (err error) {
 			arguments = append(arguments, platform)
 		}
 	}
-	command := exec.CommandContext(ctx, "go", arguments...)
-	command.Dir, command.Stdout, command.Stderr = filepath.Join(d.source, "tools"), os.Stderr, os.Stderr
+	command, err := goCommand(ctx, filepath.Join(d.source, "tools"), arguments...)
+	if err != nil {
+		return err
+	}
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("go run ./image: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -101,11 +102,10 @@ func main() {
 	o.platforms = strings.Split(*platforms, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := write(ctx, o)
-	if ctx.Err() != nil {
-		err = errors.New("interrupted: nothing was written")
-	}
-	if err != nil {
+	if err := write(ctx, o); err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("interrupted: nothing was written")
+		}
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
@@ -118,19 +118,20 @@ func write(ctx context.Context, o options) error {
 		return err
 	}
 	buildinfo.Version, buildinfo.Commit = d.version, d.commit // of the verbs that this process runs
-	if err := os.MkdirAll(filepath.Dir(d.output), 0o755); err != nil {
-		return err
-	}
-	parent, err := os.MkdirTemp(filepath.Dir(d.output), ".release-")
-	if err != nil {
+	// The name is always the same, so that nothing is left of a run that was killed.
+	parent := filepath.Join(filepath.Dir(d.output), "."+filepath.Base(d.output)+".partial")
+	if err := os.RemoveAll(parent); err != nil {
 		return err
 	}
 	defer os.RemoveAll(parent)
 	d.folder, d.scratch = filepath.Join(parent, "release"), filepath.Join(parent, "scratch")
-	if err := errors.Join(os.Mkdir(d.folder, 0o755), os.Mkdir(d.scratch, 0o755)); err != nil {
+	if err := errors.Join(os.MkdirAll(d.folder, 0o755), os.Mkdir(d.scratch, 0o755)); err != nil {
 		return err
 	}
 	for i, s := range steps {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		begin := time.Now()
 		fmt.Fprintf(os.Stderr, "[%d/%d] %s\n", i+1, len(steps), s.name)
 		if err := s.run(ctx, d); err != nil {
@@ -138,9 +139,26 @@ func write(ctx context.Context, o options) error {
 		}
 		fmt.Fprintf(os.Stderr, "        %s\n", time.Since(begin).Round(100*time.Millisecond))
 	}
-	if err := errors.Join(os.RemoveAll(d.output), os.Rename(d.folder, d.output)); err != nil {
+	if err := d.replace(ctx, filepath.Join(parent, "earlier")); err != nil {
 		return err
 	}
 	fmt.Printf("%s of commit %s is in %s\n", d.version, strings.TrimSpace(d.commit), d.output)
 	return nil
+}
+
+// replace renames the folder to the output, and what was there to the path of an earlier release.
+func (d *draft) replace(ctx context.Context, earlier string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	err := os.Rename(d.output, earlier)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	wasThere := err == nil
+	err = os.Rename(d.folder, d.output)
+	if err != nil && wasThere {
+		err = errors.Join(err, os.Rename(earlier, d.output))
+	}
+	return err
 }

@@ -14,10 +14,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const installHead = `# The operator of Runlevel %[1]s: kubectl apply --server-side -f install.yaml
+// noRelease is the argument of install.yaml that users replace. An operator refuses to start with it, since a release
+// is named by digest.
+const noRelease = "--release-image=RELEASE"
+
+const installHead = `# The operator of Runlevel %[1]s, which needs a release in place of RELEASE:
 #
-# It takes its release from the root of its own image (--payload-dir=/). For a release in a registry, first replace this
-# argument by --release-image=REPOSITORY@sha256:DIGEST, or use "runlevel install".
+#   sed 's|=RELEASE|=registry.example/shop@sha256:DIGEST|' install.yaml | kubectl apply --server-side -f -
+#
+# "runlevel install" finds the digest by itself.
 `
 
 const machinesHead = `# The machine controller of Runlevel %[1]s: kubectl apply --server-side -f machines.yaml
@@ -59,7 +64,7 @@ func writeManifests(_ context.Context, d *draft) error {
 // no mapping for their kind before the definition is applied, and each controller creates its own.
 func (d *draft) join(name, head string, files []string) error {
 	values := strings.NewReplacer("registry.example/runlevel:placeholder", d.imageByDigest(),
-		"--release-image={{.ReleaseImage}}", "--payload-dir=/", "0.0.1-snapshot", strings.TrimPrefix(d.version, "v"))
+		"--release-image={{.ReleaseImage}}", noRelease, "0.0.1-snapshot", strings.TrimPrefix(d.version, "v"))
 	text := fmt.Appendf(nil, head, d.version)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_clusteroperator.yaml") {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cli"
 	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 	"github.com/runlevel/runlevel/tools/release/packages"
 )
 
@@ -41,16 +43,48 @@ func buildPrograms(ctx context.Context, d *draft) error {
 		fmt.Fprintf(os.Stderr, "        %s\n", platform)
 		linked := fmt.Sprintf("-s -w -X %[1]s/internal/text/buildinfo.Version=%[2]s "+
 			"-X %[1]s/internal/text/buildinfo.Commit=%[3]s", module, d.version, d.commit)
-		// Without buildvcs, the bytes don't depend on tags, and a source archive gives the same ones.
-		command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags=grpcnotrace", "-buildvcs=false",
+		// Without buildvcs, the bytes don't depend on tags.
+		command, err := goCommand(ctx, d.source, "build", "-trimpath", "-tags=grpcnotrace", "-buildvcs=false",
 			"-ldflags", linked, "-o", d.programs(system, processor)+string(filepath.Separator), mains)
-		command.Dir, command.Stdout, command.Stderr = d.source, os.Stderr, os.Stderr
-		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+system, "GOARCH="+processor)
+		if err != nil {
+			return err
+		}
+		command.Env = append(command.Env, "GOOS="+system, "GOARCH="+processor)
 		if err := command.Run(); err != nil {
 			return fmt.Errorf("go build for %s: %w", platform, err)
 		}
 	}
 	return nil
+}
+
+// toolchain returns the version of Go that builds releases, such as go1.26.8: the one of the sandbox's programs.
+func toolchain() string {
+	_, values := binaries.Archives()
+	return values["go"]
+}
+
+// goCommand returns a command of Go in a folder, without the settings of the user and the machine that would change
+// what it builds. Those of caches and of the module proxy remain.
+func goCommand(ctx context.Context, folder string, arguments ...string) (*exec.Cmd, error) {
+	kept := exec.CommandContext(ctx, "go", "env", "-json", "GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY", "GONOPROXY",
+		"GOSUMDB", "GONOSUMDB", "GOPRIVATE", "GOINSECURE", "GOAUTH")
+	kept.Stderr = os.Stderr
+	text, err := kept.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	values := map[string]string{}
+	if err := json.Unmarshal(text, &values); err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	command := exec.CommandContext(ctx, "go", arguments...)
+	command.Dir, command.Stdout, command.Stderr = folder, os.Stderr, os.Stderr
+	command.Env = append(os.Environ(), "GOENV=off", "GOTOOLCHAIN="+toolchain(), "GOWORK=off", "GOFLAGS=",
+		"GOEXPERIMENT=", "GOFIPS140=off", "GOAMD64=v1", "GOARM64=v8.0", "GODEBUG=", "GOOS=", "GOARCH=", "CGO_ENABLED=0")
+	for name, value := range values {
+		command.Env = append(command.Env, name+"="+value)
+	}
+	return command, nil
 }
 
 // packArchives packs the command line of each platform with its completions, man pages, licence and README.

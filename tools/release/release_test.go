@@ -255,14 +255,8 @@ func (r builtRelease) testImages(t *testing.T) {
 			if manifest.Annotations["org.opencontainers.image.version"] != version {
 				t.Errorf("the image has the annotations %v", manifest.Annotations)
 			}
-			layer, err := layout.Blob(t.Context(), manifest.Layers[0], 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer layer.Close()
 			t.Logf("the layer has %d MB", manifest.Layers[0].Size/1_000_000)
-			files := map[string][]byte{}
-			unpackTar(t, layer, files)
+			files := filesOf(t, layout, described)
 			for program, argument := range map[string]string{"runlevel": "version", "runlevel-cluster": "--version"} {
 				printed := output(t, files[program], described.Platform.Architecture, argument)
 				if !strings.Contains(printed, version) {
@@ -271,6 +265,23 @@ func (r builtRelease) testImages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// filesOf returns the files of an image's first layer.
+func filesOf(t *testing.T, layout *oci.Layout, described v1.Descriptor) map[string][]byte {
+	t.Helper()
+	manifest, err := oci.FindImage(t.Context(), layout, described, v1.Platform{OS: "linux", Architecture: runtime.GOARCH})
+	if err != nil {
+		t.Fatal(err)
+	}
+	layer, err := layout.Blob(t.Context(), manifest.Layers[0], 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer layer.Close()
+	files := map[string][]byte{}
+	unpackTar(t, layer, files)
+	return files
 }
 
 // openImage opens the layout of an image, and returns its index.
@@ -392,6 +403,7 @@ func (r builtRelease) testManifests(t *testing.T) {
 	if byTag == install {
 		t.Errorf("install.yaml does not have the image %s", described.Digest)
 	}
+	byTag = strings.ReplaceAll(byTag, noRelease, "--payload-dir=/")
 	kustomized := objectsOf(t, kubectl(t, nil, "kustomize", "../../install"))
 	sameWords := cmp.Comparer(func(x, y string) bool { // kustomize adds line breaks to folded texts
 		return slices.Equal(strings.Fields(x), strings.Fields(y))
@@ -406,13 +418,9 @@ func (r builtRelease) testManifests(t *testing.T) {
 			t.Errorf("machines.yaml lacks %s", key)
 		}
 	}
-	for _, name := range []string{"machines.yaml", "install.yaml"} {
-		kubectl(t, s, "apply", "--server-side", "-f", r.path(name))
-	}
-	for _, deployment := range []string{"runlevel-system/runlevel-operator", "runlevel-machines/machine-controller"} {
-		namespace, name, _ := strings.Cut(deployment, "/")
-		kubectl(t, s, "-n", namespace, "rollout", "status", "deployment/"+name, "--timeout=2m")
-	}
+	kubectl(t, s, "apply", "--server-side", "-f", r.path("machines.yaml"))
+	kubectl(t, s, "-n", "runlevel-machines", "rollout", "status", "deployment/machine-controller", "--timeout=2m")
+	r.testInstall(t, s)
 	want := strings.TrimPrefix(version, "v") + " registry.example/runlevel@" + described.Digest.String()
 	if applied := string(kubectl(t, s, "-n", "runlevel-machines", "get", "deployment", "machine-controller", "-o",
 		"jsonpath={..env[0].value} {..image}")); applied != want {
@@ -457,6 +465,7 @@ func (r builtRelease) testSameBytes(t *testing.T) {
 		t.Setenv(name, strings.TrimSpace(string(value)))
 	}
 	t.Setenv("HOME", t.TempDir())
+	useOtherSettings(t)
 	defer syscall.Umask(syscall.Umask(0o077))
 	r.build(t, source, folder)
 	entries, err := os.ReadDir(r.folder)
@@ -574,6 +583,15 @@ func TestRefused(t *testing.T) {
 	refuses(options{version: "v0.2.0"}, `"cosign generate-key-pair" creates one`)
 	refuses(options{version: "v0.2.0", key: "/missing"}, "-key: open /missing")
 	refuses(options{version: "v0.2.0", source: folder, output: folder}, "has files, but no release")
+	file("downloads/checksums.txt", "abc  a.tar.gz\n")
+	file("downloads/thesis.pdf", "")
+	refuses(options{version: "v0.2.0", source: folder, output: filepath.Join(folder, "downloads")},
+		"has thesis.pdf, which is not part of a release")
+	refuses(options{version: "v0.2.0", source: folder, output: filepath.Join(folder, "CHANGELOG.md")},
+		"-o: name a folder: ")
+	if err := os.RemoveAll(filepath.Join(folder, "downloads")); err != nil {
+		t.Fatal(err)
+	}
 	refuses(options{version: "v0.2.0", source: t.TempDir(), output: output},
 		"-source is not the folder of the repository")
 	file("new.txt", "")

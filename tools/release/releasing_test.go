@@ -23,7 +23,7 @@ var marked = regexp.MustCompile("(?ms)^ *<!-- a test runs this -->\n *```sh\n(.*
 // standIn is a program that records its arguments. It fails where gh would look for a release that does not exist.
 const standIn = `#!/bin/sh
 echo "$(basename "$0") $*" >>"$RUNNER_TEMP/calls"
-test "$2" != view
+test "$2" != view || test -n "$HAS_DRAFT"
 `
 
 // A releaser runs the commands with which a release is cut.
@@ -91,7 +91,7 @@ func TestARelease(t *testing.T) {
 	const trust = "export SSL_CERT_FILE=$RUNNER_TEMP/ca.pem\n"
 	r.run(folder, trust+steps["Push the images and charts"])
 	r.run(folder, trust+`runlevel release info "$IMAGE-release:0.2.0" | grep -F machine-controller`)
-	r.run(clone, steps["Publish the release"])
+	r.run(clone, "git tag v0.2.0\n"+steps["Publish the release"])
 	checkCalls(t, filepath.Join(scratch, "calls"), folder)
 
 	create(t, filepath.Join(folder, "install.yaml"), []byte("another file"))
@@ -99,6 +99,36 @@ func TestARelease(t *testing.T) {
 	shell.Dir = folder
 	if out, err := shell.CombinedOutput(); err == nil || !strings.Contains(string(out), "install.yaml: FAILED") {
 		t.Errorf("a changed file is verified: %v\n%s", err, out)
+	}
+}
+
+// TestPublishing publishes releases by the workflow, in a repository with releases of two minor versions.
+func TestPublishing(t *testing.T) {
+	publish := publishingSteps(t)["Publish the release"]
+	for _, test := range []struct{ tag, draft, kind string }{
+		{"v0.10.0", "", "--latest"},
+		{"v0.10.0", "1", "--latest"},
+		{"v0.9.1", "", "--latest=false"},
+		{"v0.11.0-rc.1", "", "--prerelease"},
+	} {
+		scratch := t.TempDir()
+		create(t, filepath.Join(scratch, "stand-ins", "gh"), []byte(standIn))
+		create(t, filepath.Join(scratch, "bin", "release", "install.yaml"), nil)
+		r := releaser{t: t, env: []string{
+			"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a",
+			"GIT_COMMITTER_EMAIL=a@example.com", "RUNNER_TEMP=" + scratch, "TAG=" + test.tag, "HAS_DRAFT=" + test.draft,
+			"PATH=" + filepath.Join(scratch, "stand-ins") + string(filepath.ListSeparator) + os.Getenv("PATH"),
+		}}
+		r.run(scratch, "git init --quiet\ngit commit --quiet --allow-empty --message a\n"+
+			"for tag in v0.9.0 v0.9.1 v0.10.0 v0.11.0-rc.1; do git tag $tag; done\n"+publish)
+		text, err := os.ReadFile(filepath.Join(scratch, "calls"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "gh release edit " + test.tag + " --draft=false " + test.kind + "\n"; !strings.HasSuffix(string(text),
+			want) || strings.Contains(string(text), " create ") == (test.draft != "") {
+			t.Errorf("the workflow calls\n%swant a draft %t, and last %s", text, test.draft == "", want)
+		}
 	}
 }
 

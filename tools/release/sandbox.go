@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -20,9 +19,11 @@ func addSandboxPrograms(ctx context.Context, d *draft) error {
 		return nil
 	}
 	built := filepath.Join(d.source, "bin", "programs")
-	command := exec.CommandContext(ctx, "go", "run", "./archives", "-release", d.version, "-o", built)
-	command.Dir, command.Stdout, command.Stderr = filepath.Join(d.source, "tools", "release"), os.Stderr, os.Stderr
-	command.Env = append(os.Environ(), "GOTOOLCHAIN="+values["go"])
+	command, err := goCommand(ctx, filepath.Join(d.source, "tools", "release"), "run", "./archives", "-release", d.version,
+		"-o", built)
+	if err != nil {
+		return err
+	}
 	if err := command.Run(); err != nil {
 		return err
 	}
