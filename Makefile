@@ -73,10 +73,10 @@ bench: build ## run the benchmarks, then Runlevel beside its peers (set BENCHFLA
 image: ## write an OCI image of the programs for linux/amd64 and linux/arm64 to bin/image
 	cd tools && $(GO) run ./image -source .. -o ../bin/image linux/amd64 linux/arm64
 
-# All programs of a release are built by one version of Go, as those of the sandbox are.
-release: export GOTOOLCHAIN = $(shell sed -n 's/^go //p' internal/sandbox/binaries/archives.txt)
+# One version of Go builds all releases and the programs of the sandbox.
 release: ## write all files of a release to bin/release: make release VERSION=v0.1.0 KEY=cosign.key (set RELEASEFLAGS: -unsigned, -snapshot)
-	cd tools/release && $(GO) run . -version "$(VERSION)" -source ../.. -o ../../bin/release $(if $(KEY),-key "$(abspath $(KEY))") $(RELEASEFLAGS)
+	cd tools/release && GOTOOLCHAIN=$$(sed -n 's/^go //p' ../../internal/sandbox/binaries/archives.txt) \
+		$(GO) run . -version "$(VERSION)" -source ../.. -o ../../bin/release $(if $(KEY),-key "$(abspath $(KEY))") $(RELEASEFLAGS)
 
 site: ## write the documentation as a site to bin/site: make site VERSION=v0.1.0 (run npm ci in tools/site for search and drawn diagrams)
 	cd tools/site && $(GO) run . -version "$(or $(VERSION),main)" -source ../.. -o ../../bin/site

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,10 +39,6 @@ func check(ctx context.Context, o options) (*draft, error) {
 		return nil, err
 	}
 	if !o.isSnapshot {
-		if used := runtime.Version(); used != toolchain() { // its libraries compress archives, for example
-			return nil, fmt.Errorf("this program was built by %s, and releases are by %s: use make release, or pass "+
-				"-snapshot for a trial", used, toolchain())
-		}
 		if err := d.checkSource(ctx); err != nil {
 			return nil, err
 		}
@@ -132,7 +127,7 @@ func (d *draft) notes() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	title := regexp.MustCompile(`(?m)^## \[?` + regexp.QuoteMeta(d.version) + `\b.*$`)
+	title := regexp.MustCompile(`(?m)^## \[?` + regexp.QuoteMeta(d.version) + `(\]| |$).*$`)
 	if d.isSnapshot {
 		title = regexp.MustCompile(`(?m)^## .*$`)
 	}

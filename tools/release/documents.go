@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -19,6 +20,9 @@ import (
 	"github.com/runlevel/runlevel/internal/oci"
 )
 
+// authors is the supplier of what is released, in SBOMs.
+const authors = "Organization: The Runlevel authors"
+
 // object is an object of JSON.
 type object map[string]any
 
@@ -26,12 +30,16 @@ type object map[string]any
 // SBOM of the payload to it.
 func writeDocuments(ctx context.Context, d *draft) error {
 	for _, packed := range d.archives {
-		described := artifact{packed.File, packed.File, packed.SHA256}
+		described := artifact{packed.File, packed.File, packed.SHA256, "pkg:golang/" + module + "@" + d.version}
 		if err := d.describe(described, filepath.Join(packed.Contents, "runlevel*")); err != nil {
 			return err
 		}
 	}
-	image := artifact{d.imageArchive(), d.image, strings.TrimPrefix(d.digest, "sha256:")}
+	image := artifact{
+		d.imageArchive(), d.image, strings.TrimPrefix(d.digest, "sha256:"),
+		fmt.Sprintf("pkg:oci/%s@%s?repository_url=%s", strings.ToLower(path.Base(d.image)), url.QueryEscape(d.digest),
+			url.QueryEscape(d.image)),
+	}
 	if err := d.describe(image, filepath.Join(d.programs("linux", "*"), "*")); err != nil {
 		return err
 	}
@@ -43,16 +51,17 @@ func writeDocuments(ctx context.Context, d *draft) error {
 		return err
 	}
 	return d.writeProvenance(artifact{
-		d.payloadArchive(), d.image + payloadSuffix, strings.TrimPrefix(d.payload.Digest, "sha256:"),
+		file: d.payloadArchive(), name: d.image + payloadSuffix, sum: strings.TrimPrefix(d.payload.Digest, "sha256:"),
 	})
 }
 
 // An artifact is a file of the release, or the image in it: verifiers of images know its digest, and no file.
 // Signatures change the file of an image, and not this digest.
 type artifact struct {
-	file string
-	name string // of the file or the image
-	sum  string // SHA-256 of the file or the image
+	file    string
+	name    string // of the file or the image
+	sum     string // SHA-256 of the file or the image
+	locator string // its package URL, for an SBOM
 }
 
 // describe writes the SBOM and the provenance of an artifact. A pattern matches its programs.
@@ -101,14 +110,15 @@ func (d *draft) writeSBOM(described artifact, pattern string) error {
 	const whole = "SPDXRef-file"
 	newPackage := func(id, name, version, locator string) object {
 		return object{
-			"SPDXID": id, "name": name, "versionInfo": version,
+			"SPDXID": id, "name": name, "versionInfo": version, "supplier": "NOASSERTION",
 			"downloadLocation": "NOASSERTION", "filesAnalyzed": false,
 			"externalRefs": []object{{
 				"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": locator,
 			}},
 		}
 	}
-	main := newPackage(whole, described.name, d.version, "pkg:golang/"+module+"@"+d.version)
+	main := newPackage(whole, described.name, d.version, described.locator)
+	main["supplier"] = authors
 	main["checksums"] = []object{{"algorithm": "SHA256", "checksumValue": described.sum}}
 	main["licenseDeclared"] = "Apache-2.0"
 	packages := []object{main}
@@ -118,16 +128,17 @@ func (d *draft) writeSBOM(described artifact, pattern string) error {
 	for i, name := range slices.Sorted(maps.Keys(versions)) {
 		id := fmt.Sprintf("SPDXRef-module-%d", i)
 		packages = append(packages, newPackage(id, name, versions[name],
-			fmt.Sprintf("pkg:golang/%s@%s", name, url.PathEscape(versions[name]))))
+			fmt.Sprintf("pkg:golang/%s@%s", name, url.QueryEscape(versions[name]))))
 		relations = append(relations,
 			object{"spdxElementId": whole, "relationshipType": "CONTAINS", "relatedSpdxElement": id})
 	}
 	return d.writeJSON(described.file+".spdx.json", object{
 		"SPDXID": "SPDXRef-DOCUMENT", "spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "name": described.name,
-		"documentNamespace": fmt.Sprintf("%s/releases/download/%s/%s.spdx.json#%s", home, d.version, described.file,
+		"documentNamespace": fmt.Sprintf("%s/releases/download/%s/%s.spdx.json/%s", home, d.version, described.file,
 			described.sum),
 		"creationInfo": object{
-			"created": d.time.Format(time.RFC3339), "creators": []string{"Tool: runlevel-release-" + d.version},
+			"created":  d.time.Format(time.RFC3339),
+			"creators": []string{authors, "Tool: runlevel-release-" + d.version},
 		},
 		"packages": packages, "relationships": relations,
 	})

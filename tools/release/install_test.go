@@ -32,6 +32,8 @@ func (r builtRelease) testInstall(t *testing.T, s *sandbox.Sandbox) {
 	shop, err := images.Push(t.Context(), "shop:1.4.0", fstest.MapFS{
 		"release-manifests/release-metadata": {Data: []byte(
 			`{"kind": "cincinnati-metadata-v0", "version": "1.4.0", "previous": []}`)},
+		"release-manifests/image-references": {Data: []byte(
+			`{"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": "1.4.0"}}`)},
 		"release-manifests/shop.yaml": {Data: []byte(
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shop, namespace: default}\n")},
 	})
@@ -70,6 +72,8 @@ func (r builtRelease) testInstall(t *testing.T, s *sandbox.Sandbox) {
 		t.Fatal(err)
 	}
 	create(t, edited, text)
+	kubectl(t, s, "-n", "runlevel-system", "create", "configmap", "runlevel-operator",
+		"--from-literal=operator.yaml=insecure-registry: true") // the registry of this test speaks plain http
 	kubectl(t, s, "apply", "--server-side", "-f", edited)
 	kubectl(t, s, "-n", "runlevel-system", "rollout", "status", "deployment/runlevel-operator", "--timeout=2m")
 	await(t, log, func() bool {

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -100,6 +101,11 @@ func main() {
 	flags.Usage = func() { fmt.Fprint(os.Stderr, usage); flags.PrintDefaults() }
 	_ = flags.Parse(os.Args[1:]) // it exits
 	o.platforms = strings.Split(*platforms, ",")
+	if used := runtime.Version(); used != toolchain() && !o.isSnapshot { // it compresses archives, for example
+		fmt.Fprintf(os.Stderr, "release: this program was built by %s, and releases are by %s: use make release, or "+
+			"pass -snapshot for a trial\n", used, toolchain())
+		os.Exit(1)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := write(ctx, o); err != nil {

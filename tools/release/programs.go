@@ -80,7 +80,8 @@ func goCommand(ctx context.Context, folder string, arguments ...string) (*exec.C
 	command := exec.CommandContext(ctx, "go", arguments...)
 	command.Dir, command.Stdout, command.Stderr = folder, os.Stderr, os.Stderr
 	command.Env = append(os.Environ(), "GOENV=off", "GOTOOLCHAIN="+toolchain(), "GOWORK=off", "GOFLAGS=",
-		"GOEXPERIMENT=", "GOFIPS140=off", "GOAMD64=v1", "GOARM64=v8.0", "GODEBUG=", "GOOS=", "GOARCH=", "CGO_ENABLED=0")
+		"GOEXPERIMENT=", "GOFIPS140=off", "GOAMD64=v1", "GOARM64=v8.0", "GODEBUG=", "GOOS=", "GOARCH=", "CGO_ENABLED=0",
+		"COSIGN_PASSWORD=")
 	for name, value := range values {
 		command.Env = append(command.Env, name+"="+value)
 	}

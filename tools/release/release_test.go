@@ -270,7 +270,8 @@ func (r builtRelease) testImages(t *testing.T) {
 // filesOf returns the files of an image's first layer.
 func filesOf(t *testing.T, layout *oci.Layout, described v1.Descriptor) map[string][]byte {
 	t.Helper()
-	manifest, err := oci.FindImage(t.Context(), layout, described, v1.Platform{OS: "linux", Architecture: runtime.GOARCH})
+	manifest, err := oci.FindImage(t.Context(), layout, described,
+		v1.Platform{OS: "linux", Architecture: runtime.GOARCH})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,6 +328,17 @@ func (r builtRelease) testDocuments(t *testing.T) {
 		if document.SPDXVersion != "SPDX-2.3" || len(document.Relationships) != len(document.Packages) {
 			t.Errorf("%s has version %s, %d packages and %d relationships", name, document.SPDXVersion,
 				len(document.Packages), len(document.Relationships))
+		}
+		supplier := document.Packages[0].PackageSupplier
+		if strings.Contains(document.DocumentNamespace, "#") || supplier == nil && !isPayload {
+			t.Errorf("%s has the namespace %s, and the supplier %v", name, document.DocumentNamespace, supplier)
+		}
+		for _, part := range document.Packages {
+			for _, reference := range part.PackageExternalReferences {
+				if strings.Contains(reference.Locator, "+") {
+					t.Errorf("%s has the package URL %s", name, reference.Locator)
+				}
+			}
 		}
 		if _, err := os.Stat(strings.TrimSuffix(name, ".spdx.json") + ".intoto.json"); err != nil {
 			t.Error(err)

@@ -86,9 +86,10 @@ func TestARelease(t *testing.T) {
 	r.run(clone, blocks[1][1])
 	folder := filepath.Join(clone, "bin", "release")
 	r.run(folder, blocks[0][1]+"rm checksums.sig")
-	r.run(folder, steps["Verify the files"])
+	r.run(folder, "cp runlevel.pub ../..\n"+steps["Verify the files"])
 	r.run(folder, "runlevel version | grep -F v0.2.0")
 	const trust = "export SSL_CERT_FILE=$RUNNER_TEMP/ca.pem\n"
+	r.run(clone, steps["Draft the release"])
 	r.run(folder, trust+steps["Push the images and charts"])
 	r.run(folder, trust+`runlevel release info "$IMAGE-release:0.2.0" | grep -F machine-controller`)
 	r.run(clone, "git tag v0.2.0\n"+steps["Publish the release"])
@@ -104,7 +105,7 @@ func TestARelease(t *testing.T) {
 
 // TestPublishing publishes releases by the workflow, in a repository with releases of two minor versions.
 func TestPublishing(t *testing.T) {
-	publish := publishingSteps(t)["Publish the release"]
+	steps := publishingSteps(t)
 	for _, test := range []struct{ tag, draft, kind string }{
 		{"v0.10.0", "", "--latest"},
 		{"v0.10.0", "1", "--latest"},
@@ -120,13 +121,15 @@ func TestPublishing(t *testing.T) {
 			"PATH=" + filepath.Join(scratch, "stand-ins") + string(filepath.ListSeparator) + os.Getenv("PATH"),
 		}}
 		r.run(scratch, "git init --quiet\ngit commit --quiet --allow-empty --message a\n"+
-			"for tag in v0.9.0 v0.9.1 v0.10.0 v0.11.0-rc.1; do git tag $tag; done\n"+publish)
+			"for tag in v0.9.0 v0.9.1 v0.10.0 v0.11.0-rc.1; do git tag $tag; done\n"+
+			steps["Draft the release"]+steps["Publish the release"])
 		text, err := os.ReadFile(filepath.Join(scratch, "calls"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := "gh release edit " + test.tag + " --draft=false " + test.kind + "\n"; !strings.HasSuffix(string(text),
-			want) || strings.Contains(string(text), " create ") == (test.draft != "") {
+		want := "gh release edit " + test.tag + " --draft=false " + test.kind + "\n"
+		isCreated := strings.Contains(string(text), " create ")
+		if !strings.HasSuffix(string(text), want) || isCreated == (test.draft != "") {
 			t.Errorf("the workflow calls\n%swant a draft %t, and last %s", text, test.draft == "", want)
 		}
 	}
@@ -151,7 +154,9 @@ func publishingSteps(t *testing.T) map[string]string {
 	for _, step := range workflow.Jobs["publish"].Steps {
 		commands[step.Name] = step.Run
 	}
-	for _, name := range []string{"Verify the files", "Push the images and charts", "Publish the release"} {
+	for _, name := range []string{
+		"Verify the files", "Draft the release", "Push the images and charts", "Publish the release",
+	} {
 		if commands[name] == "" {
 			t.Fatalf("job publish of the release workflow has no step %q", name)
 		}
@@ -168,9 +173,9 @@ func checkCalls(t *testing.T, log, folder string) {
 	}
 	calls := strings.Split(strings.TrimSpace(string(text)), "\n")
 	wanted := []string{
+		"gh release view v0.2.0", "gh release create v0.2.0 --draft", "gh release upload v0.2.0 ",
 		"helm push runlevel-machines-0.2.0.tgz oci://registry.example/charts",
 		"helm push runlevel-operator-0.2.0.tgz oci://registry.example/charts",
-		"gh release view v0.2.0", "gh release create v0.2.0 --draft", "gh release upload v0.2.0 ",
 		"gh release edit v0.2.0 --draft=false --latest",
 	}
 	if len(calls) != len(wanted) {
@@ -186,7 +191,7 @@ func checkCalls(t *testing.T, log, folder string) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		if !strings.Contains(calls[4], "bin/release/"+file.Name()+" ") {
+		if !strings.Contains(calls[2], "bin/release/"+file.Name()+" ") {
 			t.Errorf("%s is not attached to the release", file.Name())
 		}
 	}

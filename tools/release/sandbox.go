@@ -19,8 +19,8 @@ func addSandboxPrograms(ctx context.Context, d *draft) error {
 		return nil
 	}
 	built := filepath.Join(d.source, "bin", "programs")
-	command, err := goCommand(ctx, filepath.Join(d.source, "tools", "release"), "run", "./archives", "-release", d.version,
-		"-o", built)
+	command, err := goCommand(ctx, filepath.Join(d.source, "tools", "release"), "run", "./archives",
+		"-release", d.version, "-o", built)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -42,7 +43,10 @@ func TestSettingsOfTheMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command.Stdout = nil
+	if !slices.Contains(command.Env, "GOTOOLCHAIN="+toolchain()) {
+		t.Errorf("a release is built with the environment %s, want GOTOOLCHAIN=%s", command.Env, toolchain())
+	}
+	command.Stdout, command.Env = nil, append(command.Env, "GOTOOLCHAIN=local") // which needs no network
 	text, err = command.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +56,7 @@ func TestSettingsOfTheMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"GOVERSION": toolchain(), "GOFIPS140": "off", "GOEXPERIMENT": "", "GOWORK": "off", "GOFLAGS": "",
+		"GOFIPS140": "off", "GOEXPERIMENT": "", "GOWORK": "off", "GOFLAGS": "",
 		"GOPROXY": proxy, "GONOSUMDB": "private.example", "CGO_ENABLED": "0", "GOOS": got["GOHOSTOS"],
 	} {
 		if got[name] != want {
