@@ -234,8 +234,8 @@ func (c *converter) number(text string) (any, bool) {
 		value, err := strconv.ParseInt(text, 10, 64)
 		return value, err == nil
 	}
-	if strings.ContainsAny(text, " \n") {
-		return text, true // several words are never a number
+	if strings.ContainsAny(text, " \nmMkKGPsh") {
+		return text, true // several words are never a number, and neither is a quantity or duration: 50Mi, 10m, 30s
 	}
 	if c.odd++; c.odd > maxOdd {
 		return nil, false

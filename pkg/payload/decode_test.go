@@ -25,6 +25,7 @@ var peculiar = []string{
 	"a: 1.0\nb: 1e3\nc: .5\nd: 5.\ne: -1.5e-3\nf: 1e400\ng: 1.2.3\nh: 9007199254740993\ni: 18446744073709551615\nj: " +
 		"9223372036854775808\n",
 	"a: 2001-01-01\nb: 2001-01-01T00:00:00Z\nc: 12:30:45\nd: 1:20\n",
+	"a: 10m\nb: 50Mi\nc: 1h30m\nd: 2Ti\ne: 100k\nf: -1M\ng: 12:30m\nh: 0x1Fs\ni: +1k\nj: .5m\nk: 2001-01-01s\nl: 1e3m\n",
 	"a: ~\nb: null\nc:\nd: NULL\ne: 'null'\nf: nil\n",
 	"a: .inf\n", "a: .nan\n", "a: .\n", "a: +\n", "a: -x\n", "a: <<\n", "a: =\n",
 	"base: &b {x: 1, y: 2}\nm:\n  <<: *b\n  y: 3\nn:\n  y: 3\n  <<: *b\n",
