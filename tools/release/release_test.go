@@ -366,7 +366,7 @@ func (r builtRelease) testSchemas(t *testing.T) {
 	}
 }
 
-// kubectl runs kubectl, with a sandbox unless that is nil.
+// kubectl runs kubectl, with the sandbox if there is one.
 func kubectl(t *testing.T, s *sandbox.Sandbox, arguments ...string) []byte {
 	t.Helper()
 	if _, err := exec.LookPath("kubectl"); err != nil {

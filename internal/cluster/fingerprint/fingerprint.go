@@ -46,7 +46,7 @@ const (
 )
 
 // entrySize is the size of the entry of an object in bytes: its name and its fingerprints.
-// maxSortedFields limits a cache that is kept for long.
+// maxSortedFields limits a cache of the whole process.
 const maxSortedFields = 1000
 
 const entrySize = len(digest{}) * (places + 1)
