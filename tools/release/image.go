@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -43,10 +44,8 @@ func buildImage(ctx context.Context, d *draft) (err error) {
 			arguments = append(arguments, platform)
 		}
 	}
-	command, err := goCommand(ctx, filepath.Join(d.source, "tools"), arguments...)
-	if err != nil {
-		return err
-	}
+	command := exec.CommandContext(ctx, "go", arguments...)
+	command.Dir, command.Stdout, command.Stderr = filepath.Join(d.source, "tools"), os.Stderr, os.Stderr
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("go run ./image: %w", err)
 	}

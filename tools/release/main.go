@@ -123,6 +123,9 @@ func write(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	if err := useOwnSettings(ctx); err != nil {
+		return err
+	}
 	buildinfo.Version, buildinfo.Commit = d.version, d.commit // of the verbs that this process runs
 	// The name is always the same, so that nothing is left of a run that was killed.
 	parent := filepath.Join(filepath.Dir(d.output), "."+filepath.Base(d.output)+".partial")

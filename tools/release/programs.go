@@ -44,12 +44,10 @@ func buildPrograms(ctx context.Context, d *draft) error {
 		linked := fmt.Sprintf("-s -w -X %[1]s/internal/text/buildinfo.Version=%[2]s "+
 			"-X %[1]s/internal/text/buildinfo.Commit=%[3]s", module, d.version, d.commit)
 		// Without buildvcs, the bytes don't depend on tags.
-		command, err := goCommand(ctx, d.source, "build", "-trimpath", "-tags=grpcnotrace", "-buildvcs=false",
+		command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags=grpcnotrace", "-buildvcs=false",
 			"-ldflags", linked, "-o", d.programs(system, processor)+string(filepath.Separator), mains)
-		if err != nil {
-			return err
-		}
-		command.Env = append(command.Env, "GOOS="+system, "GOARCH="+processor)
+		command.Dir, command.Stdout, command.Stderr = d.source, os.Stderr, os.Stderr
+		command.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+processor)
 		if err := command.Run(); err != nil {
 			return fmt.Errorf("go build for %s: %w", platform, err)
 		}
@@ -63,29 +61,26 @@ func toolchain() string {
 	return values["go"]
 }
 
-// goCommand returns a command of Go in a folder, without the settings of the user and the machine that would change
-// what it builds. Those of caches and of the module proxy remain.
-func goCommand(ctx context.Context, folder string, arguments ...string) (*exec.Cmd, error) {
-	kept := exec.CommandContext(ctx, "go", "env", "-json", "GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY", "GONOPROXY",
+// useOwnSettings replaces the settings of Go that would change what it builds, for all commands that this process runs.
+// Those of caches and of the module proxy remain, also where they are in the file of the user.
+func useOwnSettings(ctx context.Context) error {
+	command := exec.CommandContext(ctx, "go", "env", "-json", "GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY", "GONOPROXY",
 		"GOSUMDB", "GONOSUMDB", "GOPRIVATE", "GOINSECURE", "GOAUTH")
-	kept.Stderr = os.Stderr
-	text, err := kept.Output()
+	command.Stderr = os.Stderr
+	text, err := command.Output()
 	if err != nil {
-		return nil, fmt.Errorf("go env: %w", err)
+		return fmt.Errorf("go env: %w", err)
 	}
-	values := map[string]string{}
-	if err := json.Unmarshal(text, &values); err != nil {
-		return nil, fmt.Errorf("go env: %w", err)
+	values := map[string]string{
+		"GOENV": "off", "GOTOOLCHAIN": toolchain(), "GOWORK": "off", "GOFLAGS": "", "GOEXPERIMENT": "",
+		"GOFIPS140": "off", "GOAMD64": "v1", "GOARM64": "v8.0", "GODEBUG": "", "GOOS": "", "GOARCH": "",
+		"CGO_ENABLED": "0",
 	}
-	command := exec.CommandContext(ctx, "go", arguments...)
-	command.Dir, command.Stdout, command.Stderr = folder, os.Stderr, os.Stderr
-	command.Env = append(os.Environ(), "GOENV=off", "GOTOOLCHAIN="+toolchain(), "GOWORK=off", "GOFLAGS=",
-		"GOEXPERIMENT=", "GOFIPS140=off", "GOAMD64=v1", "GOARM64=v8.0", "GODEBUG=", "GOOS=", "GOARCH=", "CGO_ENABLED=0",
-		"COSIGN_PASSWORD=")
+	err = json.Unmarshal(text, &values)
 	for name, value := range values {
-		command.Env = append(command.Env, name+"="+value)
+		err = errors.Join(err, os.Setenv(name, value))
 	}
-	return command, nil
+	return err
 }
 
 // packArchives packs the command line of each platform with its completions, man pages, licence and README.

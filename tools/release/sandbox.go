@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -19,11 +20,8 @@ func addSandboxPrograms(ctx context.Context, d *draft) error {
 		return nil
 	}
 	built := filepath.Join(d.source, "bin", "programs")
-	command, err := goCommand(ctx, filepath.Join(d.source, "tools", "release"), "run", "./archives",
-		"-release", d.version, "-o", built)
-	if err != nil {
-		return err
-	}
+	command := exec.CommandContext(ctx, "go", "run", "./archives", "-release", d.version, "-o", built)
+	command.Dir, command.Stdout, command.Stderr = filepath.Join(d.source, "tools", "release"), os.Stderr, os.Stderr
 	if err := command.Run(); err != nil {
 		return err
 	}
