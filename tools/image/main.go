@@ -120,6 +120,7 @@ func (b *builder) image(platform *v1.Platform) (v1.Image, error) {
 	config.Config.Labels = b.labels
 	if created, err := time.Parse(time.RFC3339, b.labels[createdLabel]); err == nil {
 		config.Created = v1.Time{Time: created}
+		config.History = []v1.History{{Created: config.Created, CreatedBy: "make release"}}
 	}
 	image, err = mutate.ConfigFile(image, config)
 	if err != nil || len(b.labels) == 0 {

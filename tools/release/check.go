@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,12 +20,20 @@ import (
 	"golang.org/x/mod/semver"
 )
 
+var platformPattern = regexp.MustCompile(`^(linux|darwin|windows)/(amd64|arm64)$`)
+
 // check returns an error unless a release can be built, before anything is.
 func check(ctx context.Context, o options) (*draft, error) {
 	d := &draft{options: o}
 	if o.version != semver.Canonical(o.version) || o.version == "" {
 		return nil, fmt.Errorf("-version %q is not a semantic version: use one such as v0.1.0 or v0.2.0-rc.1",
 			o.version)
+	}
+	for i, platform := range o.platforms {
+		if !platformPattern.MatchString(platform) || slices.Contains(o.platforms[:i], platform) {
+			return nil, fmt.Errorf("-platforms: %q is unknown or a duplicate: name platforms such as "+
+				"linux/amd64,linux/arm64", platform)
+		}
 	}
 	if !slices.ContainsFunc(o.platforms, func(p string) bool { return strings.HasPrefix(p, "linux/") }) {
 		return nil, errors.New("-platforms has none with linux, which the image needs: add linux/amd64, for example")
@@ -87,6 +96,10 @@ func (d *draft) checkFolders() (err error) {
 
 // readCommit reads the commit of the source, and its time.
 func (d *draft) readCommit(ctx context.Context) (err error) {
+	if prefix, err := d.git(ctx, "rev-parse", "--show-prefix"); err != nil || prefix != "" {
+		return fmt.Errorf("-source %s is not a clone of the repository, whose commit is needed: use git clone (%v)",
+			d.source, cmp.Or(err, fmt.Errorf("it is the folder %s of another one", prefix)))
+	}
 	if d.commit, err = d.git(ctx, "rev-parse", "HEAD"); err != nil {
 		return err
 	}
@@ -121,7 +134,10 @@ func (d *draft) checkSource(ctx context.Context) error {
 	return nil
 }
 
-// notes returns the section of the version in CHANGELOG.md.
+// relativeLink finds links to files of the repository.
+var relativeLink = regexp.MustCompile(`\]\(([\w./-]+[)#])`)
+
+// notes returns the section of the version in CHANGELOG.md, for a page outside of the repository.
 func (d *draft) notes() ([]byte, error) {
 	text, err := os.ReadFile(filepath.Join(d.source, "CHANGELOG.md"))
 	if err != nil {
@@ -136,6 +152,7 @@ func (d *draft) notes() ([]byte, error) {
 		return nil, fmt.Errorf("CHANGELOG.md has no section \"## %s\": rename \"Unreleased\" to it", d.version)
 	}
 	section, _, _ := bytes.Cut(text[place[1]:], []byte("\n## "))
+	section = relativeLink.ReplaceAll(section, []byte("]("+home+"/blob/"+d.version+"/$1"))
 	return append(bytes.TrimSpace(section), '\n'), nil
 }
 

@@ -154,6 +154,7 @@ func (d *draft) writeProvenance(described artifact) error {
 				"buildType": home + "/blob/main/docs/releasing.md",
 				"externalParameters": object{
 					"version": d.version, "image": d.image, "time": d.time.Format(time.RFC3339),
+					"platforms": d.platforms, "snapshot": d.isSnapshot,
 				},
 				"resolvedDependencies": []object{{
 					"uri": "git+" + home + "@refs/tags/" + d.version, "digest": object{"gitCommit": d.commit},

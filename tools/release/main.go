@@ -73,6 +73,8 @@ type draft struct {
 	public   []byte // key of the signatures in PEM
 }
 
+const allPlatforms = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64"
+
 const usage = `release writes the files of a release of Runlevel into a folder.
 
   go run . -version v0.1.0 -source ../.. -o ../../bin/release -key cosign.key
@@ -92,8 +94,7 @@ func main() {
 	flags.StringVar(&o.image, "image", "registry.example/runlevel",
 		"the repository that the image will be pushed to, for the manifests and the signatures")
 	flags.StringVar(&o.key, "key", "", "the private key of the signatures: ECDSA P-256, in PEM or encrypted by cosign")
-	platforms := flags.String("platforms",
-		"linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64",
+	platforms := flags.String("platforms", allPlatforms,
 		"the platforms of the command line, and with linux of the image")
 	flags.BoolVar(&o.isUnsigned, "unsigned", false, "do not sign, for a trial without a key")
 	flags.BoolVar(&o.isSnapshot, "snapshot", false,
@@ -101,6 +102,10 @@ func main() {
 	flags.Usage = func() { fmt.Fprint(os.Stderr, usage); flags.PrintDefaults() }
 	_ = flags.Parse(os.Args[1:]) // it exits
 	o.platforms = strings.Split(*platforms, ",")
+	if flags.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "release: %q is not a flag: see -help\n", flags.Arg(0))
+		os.Exit(1)
+	}
 	if used := runtime.Version(); used != toolchain() && !o.isSnapshot { // it compresses archives, for example
 		fmt.Fprintf(os.Stderr, "release: this program was built by %s, and releases are by %s: use make release, or "+
 			"pass -snapshot for a trial\n", used, toolchain())

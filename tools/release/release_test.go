@@ -560,7 +560,8 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	file("cmd/runlevel/main.go", "package main\n")
-	file("CHANGELOG.md", "# Changelog\n\n## v0.2.0\n\nNew.\n\n## v0.1.0\n\nFirst.\n")
+	file("CHANGELOG.md", "# Changelog\n\n## v0.2.0\n\n"+
+		"New: [a](docs/a.md#b), [c](https://d.example).\n\n## v0.3.0-rc.1\n\nLater.\n\n## v0.1.0\n\nFirst.\n")
 	git("init", "--quiet")
 	git("add", ".")
 	git("commit", "--quiet", "--message", "a")
@@ -588,6 +589,13 @@ func TestRefused(t *testing.T) {
 	refuses(options{version: "v0.1.0+build"}, "is not a semantic version")
 	refuses(options{version: "v0.1.0", image: "registry.example/runlevel", platforms: []string{"darwin/arm64"}},
 		"-platforms has none with linux")
+	for _, platforms := range []string{
+		"linux/amd64, linux/arm64", "linux/amd64,", "linux/foo", "linux/amd64,linux/amd64",
+	} {
+		refuses(options{
+			version: "v0.1.0", image: "registry.example/runlevel", platforms: strings.Split(platforms, ","),
+		}, "is unknown or a duplicate")
+	}
 	refuses(options{version: "v0.1.0", image: "registry.example/runlevel:v1", platforms: []string{"linux/arm64"}},
 		"-image: name a repository without a tag")
 	refuses(options{version: "v0.1.0"}, "the tag v0.1.0 is at commit ")
@@ -606,11 +614,18 @@ func TestRefused(t *testing.T) {
 	}
 	refuses(options{version: "v0.2.0", source: t.TempDir(), output: output},
 		"-source is not the folder of the repository")
+	file("copy/cmd/runlevel/main.go", "package main\n")
+	refuses(options{version: "v0.2.0", source: filepath.Join(folder, "copy"), output: output},
+		"is not a clone of the repository, whose commit is needed: use git clone (it is the folder copy/ of")
+	if err := os.RemoveAll(filepath.Join(folder, "copy")); err != nil {
+		t.Fatal(err)
+	}
 	file("new.txt", "")
 	refuses(options{version: "v0.2.0"}, "the worktree has changes: commit them, or pass -snapshot for a trial\n?? new.txt")
 
 	d := &draft{options: options{version: "v0.2.0", source: folder}}
-	if notes, err := d.notes(); err != nil || string(notes) != "New.\n" {
+	if notes, err := d.notes(); err != nil || string(notes) != "New: [a]("+home+
+		"/blob/v0.2.0/docs/a.md#b), [c](https://d.example).\n" {
 		t.Errorf("the notes are %q, %v", notes, err)
 	}
 }

@@ -144,11 +144,18 @@ func publishingSteps(t *testing.T) map[string]string {
 	}
 	var workflow struct {
 		Jobs map[string]struct {
-			Steps []struct{ Name, Run string }
+			Steps    []struct{ Name, Run string }
+			Strategy struct{ Matrix struct{ Archive []string } }
 		}
 	}
 	if err := yaml.Unmarshal(text, &workflow); err != nil {
 		t.Fatal(err)
+	}
+	for i, platform := range strings.Split(allPlatforms, ",") {
+		archives := workflow.Jobs["sbom"].Strategy.Matrix.Archive
+		if i >= len(archives) || !strings.HasPrefix(archives[i], strings.Replace(platform, "/", "_", 1)+".") {
+			t.Errorf("job sbom of the release workflow has the archives %s, want those of %s", archives, allPlatforms)
+		}
 	}
 	commands := map[string]string{}
 	for _, step := range workflow.Jobs["publish"].Steps {

@@ -33,30 +33,20 @@ func Older(t testing.TB) string {
 	NeedControlPlane(t)
 	builds.Lock()
 	defer builds.Unlock()
-	skip := t.Skipf
-	if os.Getenv("GITHUB_ACTIONS") != "" {
-		skip = t.Fatalf
-	}
-	output, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
+	output, err := exec.Command("git", "rev-parse", "--show-toplevel", older+"^{commit}").Output()
 	if err != nil {
-		skip("this test builds an older program, and needs git and a clone: %v", err)
+		skip := t.Skipf
+		if os.Getenv("GITHUB_ACTIONS") != "" {
+			skip = t.Fatalf
+		}
+		skip("this test builds commit %s, and needs git and a clone with its whole history: %v", older, err)
 	}
-	top := strings.TrimSpace(string(output))
+	top, _, _ := strings.Cut(string(output), "\n")
 	sum := sha256.Sum256(fmt.Append(nil, runtime.Version(), olderEdits))
 	folder := filepath.Join(top, "bin", fmt.Sprintf("older-%s-%x", older[:12], sum[:4]))
 	if _, err := os.Stat(folder); err == nil {
 		return folder
 	}
-	if err := exec.Command("git", "-C", top, "cat-file", "-e", older+"^{commit}").Run(); err != nil {
-		skip("this test builds commit %s, and the clone does not have it: fetch its whole history", older)
-	}
-	buildOlder(t, top, folder)
-	return folder
-}
-
-// buildOlder writes the folder of Older, or nothing. Tests of another package may write the same folder meanwhile.
-func buildOlder(t testing.TB, top, folder string) {
-	t.Helper()
 	source := t.TempDir()
 	unpack(t, top, source)
 	for file, edit := range olderEdits {
@@ -64,28 +54,27 @@ func buildOlder(t testing.TB, top, folder string) {
 		if err != nil || !bytes.Contains(text, []byte(edit[0])) {
 			t.Fatalf("%s of the older commit has no %q (%v)", file, edit[0], err)
 		}
-		text = bytes.Replace(text, []byte(edit[0]), []byte(edit[1]), 1)
-		if err := os.WriteFile(filepath.Join(source, file), text, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(source, file), bytes.Replace(text, []byte(edit[0]), []byte(edit[1]), 1),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	partial, err := os.MkdirTemp(filepath.Dir(folder), ".older-")
-	if err != nil {
+	err = os.MkdirAll(filepath.Dir(folder), 0o755)
+	partial, failed := os.MkdirTemp(filepath.Dir(folder), ".older-")
+	if err := errors.Join(err, failed); err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(partial)
-	build := exec.Command("go", "build", "-o", partial+"/", "./cmd/runlevel", "./cmd/runlevel-cluster")
-	build.Dir = source
+	build := exec.Command("go", "build", "-C", source, "-o", partial+"/", "./cmd/runlevel", "./cmd/runlevel-cluster")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the older programs: %v\n%s", err, out)
 	}
 	unpack(t, top, partial, "install/*.yaml", "manifests/*.yaml")
+	// Tests of another package may have written the same folder meanwhile.
 	if err := os.Rename(partial, folder); err != nil && !errors.Is(err, fs.ErrExist) {
 		t.Fatal(err)
 	}
+	return folder
 }
 
 // unpack writes files of the older commit into a folder; all, if no paths are named.
