@@ -45,10 +45,10 @@ const (
 	places
 )
 
-// entrySize is the size of the entry of an object in bytes: its name and its fingerprints.
-// maxSortedFields limits a cache of the whole process.
+// maxSortedFields limits the memory of a long run.
 const maxSortedFields = 1000
 
+// entrySize is the size of the entry of an object in bytes: its name and its fingerprints.
 const entrySize = len(digest{}) * (places + 1)
 
 // An AppliedFrom is the source of an applied object.
