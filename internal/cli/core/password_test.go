@@ -30,6 +30,14 @@ func TestPassword(t *testing.T) {
 			if _, err := bufio.NewReader(user).ReadString(':'); err != nil {
 				t.Error(err)
 			}
+			for isHidden := false; !isHidden; { // the question comes first
+				state, err := term.GetState(int(terminal.Fd()))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				isHidden = *state != *before
+			}
 			if answer == "" {
 				interrupt()
 			} else if _, err := user.WriteString(answer + "\n"); err != nil {
