@@ -426,7 +426,7 @@ func (r builtRelease) testManifests(t *testing.T) {
 	machines := objectsOf(t, r.read(t, "machines.yaml"))
 	for _, object := range manifests.Objects() {
 		key := object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
-		if _, isThere := machines[key]; !isThere && object.GetKind() != "ClusterOperator" {
+		if _, isApplied := machines[key]; !isApplied && object.GetKind() != "ClusterOperator" {
 			t.Errorf("machines.yaml lacks %s", key)
 		}
 	}
