@@ -621,7 +621,8 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	file("new.txt", "")
-	refuses(options{version: "v0.2.0"}, "the worktree has changes: commit them, or pass -snapshot for a trial\n?? new.txt")
+	refuses(options{version: "v0.2.0"},
+		"the worktree has changes: commit them, or pass -snapshot for a trial\n?? new.txt")
 
 	d := &draft{options: options{version: "v0.2.0", source: folder}}
 	if notes, err := d.notes(); err != nil || string(notes) != "New: [a]("+home+

@@ -30,7 +30,8 @@ func (d *draft) readKey(ctx context.Context) error {
 	}
 	if d.key == "" {
 		return errors.New(`name the key of the signatures by -key: "cosign generate-key-pair" creates one, and so does ` +
-			`"openssl ecparam -genkey -name prime256v1 -noout -out runlevel.key". For a trial without signatures, pass -unsigned`)
+			`"openssl ecparam -genkey -name prime256v1 -noout -out runlevel.key". ` +
+			`For a trial without signatures, pass -unsigned`)
 	}
 	text, err := os.ReadFile(d.key)
 	if err != nil {

@@ -199,7 +199,9 @@ func (s *site) writeRoot(output string) error {
 		writeFile(filepath.Join(output, "index.html"), []byte(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Runlevel</title>
 <meta http-equiv="refresh" content="0; url=latest/index.html"></head>
-<body><p><a href="latest/index.html">Runlevel, newest version</a>, <a href="versions.html">all versions</a></p></body></html>
+<body>
+<p><a href="latest/index.html">Runlevel, newest version</a>, <a href="versions.html">all versions</a></p>
+</body></html>
 `)),
 	)
 }
