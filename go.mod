@@ -7,10 +7,10 @@ require (
 	github.com/charmbracelet/x/ansi v0.11.8
 	github.com/charmbracelet/x/term v0.2.2
 	github.com/creack/pty v1.1.24
+	github.com/docker/cli v29.7.2+incompatible
 	github.com/evanphx/json-patch/v5 v5.9.11
 	github.com/fluxcd/cli-utils v1.3.0
 	github.com/go-logr/logr v1.4.4
-	github.com/docker/cli v29.7.2+incompatible
 	github.com/gofrs/flock v0.13.1
 	github.com/google/cel-go v0.29.2
 	github.com/google/go-cmp v0.7.0
@@ -38,7 +38,10 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require github.com/miekg/dns v1.1.73
+require (
+	github.com/miekg/dns v1.1.73
+	maragu.dev/gomponents v1.2.0
+)
 
 require (
 	github.com/distribution/reference v0.6.0 // indirect

@@ -1,0 +1,1 @@
+// Keeps a page current.
