@@ -96,7 +96,8 @@ func (b *siteBrowser) search(t *testing.T) {
 	b.Do(t,
 		chromedp.SendKeys("input[type=search]", "quorum guard\r"), chromedp.WaitVisible("#site-results h2 a"),
 		chromedp.Click("#site-results h2 a"), chromedp.WaitVisible("main article h2"))
-	if title, want := browser.Read(t, b.Tab, chromedp.Title()), "Replacing machines that run etcd · Runlevel"; title != want {
+	const want = "Replacing machines that run etcd · Runlevel"
+	if title := browser.Read(t, b.Tab, chromedp.Title()); title != want {
 		t.Errorf("the search leads to %q, want %q", title, want)
 	}
 }
@@ -138,7 +139,8 @@ func (b *siteBrowser) navigateWithoutScripts(t *testing.T) {
 	if place, want := browser.Read(t, b.Tab, chromedp.Location()), b.site+"payload.html"; place != want {
 		t.Errorf("the links lead to %s, want %s", place, want)
 	}
-	useless := `[...document.querySelectorAll("button, form")].filter(e => e.checkVisibility()).map(e => e.outerHTML)`
+	useless := `[...document.querySelectorAll("button, form")]
+		.filter(e => e.checkVisibility()).map(e => e.outerHTML)`
 	if shown := browser.Read(t, b.Tab, chromedp.EvaluateAsDevTools[[]string](useless)); len(shown) > 0 {
 		t.Errorf("elements that need JavaScript are shown: %v", shown)
 	}
