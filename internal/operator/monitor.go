@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/operator/metrics"
-	"github.com/runlevel/runlevel/internal/program/metricsserver"
+	"github.com/runlevel/runlevel/internal/program/webserver"
 )
 
 // A monitor is the Prometheus collector of the operator. It computes the metrics at each scrape. A replica without the
@@ -38,7 +38,9 @@ func registerMonitor(ctx context.Context, manager ctrl.Manager, machine *stateMa
 	registry := prometheus.NewRegistry() // not the global registry: a process may run several operators
 	registry.MustRegister(m, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return metricsserver.Serve(manager, manager.GetConfig(), "runlevel-operator", registry, machine.options.Metrics)
+	serving := machine.options.Metrics
+	serving.Program = "runlevel-operator"
+	return webserver.ServeMetrics(ctx, manager, manager.GetConfig(), registry, serving)
 }
 
 var leads = prometheus.NewDesc("runlevel_leader",

@@ -20,7 +20,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 
-	"github.com/runlevel/runlevel/internal/program/metricsserver"
+	"github.com/runlevel/runlevel/internal/program/webserver"
 	"github.com/runlevel/runlevel/internal/sandbox/hostpods"
 )
 
@@ -113,7 +113,7 @@ func (s *stage) checkMetrics(pods *hostpods.HostPods) {
 func TestMetricsDuringAnUpdate(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.options.Metrics = metricsserver.Serving{Address: "127.83.1.1:9099"}
+	s.options.Metrics = webserver.Serving{Address: "127.83.1.1:9099"}
 	s.must(s.client.Create(t.Context(), &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "runlevel-metrics-reader"},
 		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
@@ -151,7 +151,7 @@ func TestTheCertificateOfMetrics(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	folder := t.TempDir()
-	s.options.Metrics = metricsserver.Serving{
+	s.options.Metrics = webserver.Serving{
 		Address: "127.83.1.2:9099", CertFile: filepath.Join(folder, "tls.crt"),
 		KeyFile: filepath.Join(folder, "tls.key"),
 	}

@@ -33,8 +33,8 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/operator/prometheus"
-	"github.com/runlevel/runlevel/internal/program/metricsserver"
 	"github.com/runlevel/runlevel/internal/program/startup"
+	"github.com/runlevel/runlevel/internal/program/webserver"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/session/notify"
@@ -56,7 +56,7 @@ type Options struct {
 	Listen     string // the address of /healthz and /readyz; empty for none
 	CacheDir   string // the folder for pulled images; empty for none
 	Source     source.Options
-	Metrics    metricsserver.Serving
+	Metrics    webserver.Serving
 	Prometheus prometheus.Options // Prometheus that evaluates risks of updates
 	Cluster    string             // the name of the cluster, in notifications
 	NotifyDir  string             // a folder with files of URLs to notify; empty for none

@@ -26,7 +26,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/manager"
 	"github.com/runlevel/runlevel/internal/program/leader"
-	"github.com/runlevel/runlevel/internal/program/metricsserver"
+	"github.com/runlevel/runlevel/internal/program/webserver"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
@@ -135,7 +135,7 @@ func (s *rightsScene) run(namespaces ...string) string {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- manager.Run(s.Context(), config, manager.Options{
-			Options:  leader.Options{Name: "it", Version: "1.0.0", Metrics: metricsserver.Serving{Address: address}},
+			Options:  leader.Options{Name: "it", Version: "1.0.0", Metrics: webserver.Serving{Address: address}},
 			Dialects: []manager.Dialect{manager.OpenShift, manager.ClusterAPI}, Namespaces: namespaces,
 		})
 	}()

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/runlevel/runlevel/internal/program/metricsserver"
+	"github.com/runlevel/runlevel/internal/program/webserver"
 )
 
 // answers are those of an API server on which another replica holds the Lease, and that knows and allows everybody.
@@ -63,7 +63,7 @@ func TestAReplicaThatWaitsServesMetrics(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- program.Run(ctx, &rest.Config{Host: server.URL},
-			Options{Name: "waits", Metrics: metricsserver.Serving{Address: address}})
+			Options{Name: "waits", Metrics: webserver.Serving{Address: address}})
 	}()
 	var last string
 	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 20*time.Second, true,

@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/runlevel/runlevel/internal/program/clusteroperator"
-	"github.com/runlevel/runlevel/internal/program/metricsserver"
 	"github.com/runlevel/runlevel/internal/program/startup"
+	"github.com/runlevel/runlevel/internal/program/webserver"
 )
 
 // A Program is controllers that run in the leader of its replicas.
@@ -55,7 +55,7 @@ type Options struct {
 	Container string // container of this process, if no other process of the program runs there: see lock.Options
 	Version   string // version of the release, which the ClusterOperator reports
 	Listen    string // the address of /healthz and /readyz; empty for none
-	Metrics   metricsserver.Serving
+	Metrics   webserver.Serving
 	// LeaseDuration limits the time that the Lease outlives a dead leader; 15 seconds if it is 0.
 	LeaseDuration time.Duration
 }
@@ -94,7 +94,8 @@ func (p Program) run(ctx context.Context, connection *rest.Config, o Options, he
 	if err != nil {
 		return err
 	}
-	if err := metricsserver.Serve(m, denials.Watch(connection), p.Name, controllers.Metrics.gatherer(m),
+	o.Metrics.Program = p.Name
+	if err := webserver.ServeMetrics(ctx, m, denials.Watch(connection), controllers.Metrics.gatherer(m),
 		o.Metrics); err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
@@ -120,7 +121,7 @@ func (p Program) managerOptions(lease *Lease) ctrl.Options {
 	o := p.Manager
 	o.Controller = ControllerConfig()
 	o.Cache.DefaultTransform = cache.TransformStripManagedFields()
-	o.Metrics = server.Options{BindAddress: "0"} // package metricsserver serves them
+	o.Metrics = server.Options{BindAddress: "0"} // package webserver serves them
 	o.LeaderElection = true
 	o.LeaderElectionID = p.Name
 	o.LeaderElectionResourceLockInterface = lease

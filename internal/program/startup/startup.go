@@ -27,7 +27,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/yaml"
 
-	"github.com/runlevel/runlevel/internal/program/metricsserver"
+	"github.com/runlevel/runlevel/internal/program/webserver"
 	"github.com/runlevel/runlevel/internal/text/buildinfo"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
@@ -70,7 +70,7 @@ func configurable(command *cobra.Command) *cobra.Command {
 }
 
 // AddServingFlags adds the flags for the addresses of probes and metrics.
-func AddServingFlags(flags *pflag.FlagSet, probes *string, metrics *metricsserver.Serving) {
+func AddServingFlags(flags *pflag.FlagSet, probes *string, metrics *webserver.Serving) {
 	flags.StringVar(probes, "listen", "", "the address of /healthz and /readyz, such as :8080")
 	flags.StringVar(&metrics.Address, "metrics-listen", "",
 		"the address of /metrics, such as :9099; served over TLS to clients whom the API server allows to get /metrics")
