@@ -1,6 +1,8 @@
 package look
 
 import (
+	"strconv"
+	"strings"
 	"time"
 
 	g "maragu.dev/gomponents"
@@ -28,12 +30,78 @@ func State(tone Tone, text string) g.Node {
 	return h.Span(h.Class("state "+string(tone)), Text(text))
 }
 
-// Text returns text from outside, without control characters.
-func Text(text string) g.Node { return g.Text(printable.Line(text)) }
+// The limits of text from outside: characters in a line, and lines.
+const (
+	maxCharacters = 2000
+	maxLines      = 40
+)
+
+// Text returns text from outside as one line, without control characters.
+func Text(text string) g.Node { return g.Text(bounded(text)) }
+
+// bounded returns a line without control characters. It may have a megabyte before.
+func bounded(text string) string {
+	return printable.Line(printable.Shorten(printable.Truncate(text, 4*maxCharacters), maxCharacters))
+}
+
+// Lines returns text from outside with its line breaks.
+func Lines(text string) g.Node {
+	lines := strings.SplitN(strings.TrimSpace(text), "\n", maxLines+1)
+	if len(lines) > maxLines {
+		lines[maxLines] = "…"
+	}
+	var nodes g.Group
+	for i, line := range lines {
+		nodes = append(nodes, g.If(i > 0, h.Br()), Text(strings.TrimSuffix(line, "\r")))
+	}
+	return nodes
+}
+
+// List returns a list of texts from outside; nothing if there are none.
+func List(texts []string) g.Node {
+	if len(texts) == 0 {
+		return nil
+	}
+	return h.Ul(g.Map(texts, func(text string) g.Node { return h.Li(Text(text)) }))
+}
+
+// Notice returns a paragraph that stands out: a problem, or what to know before reading on.
+func Notice(tone Tone, content ...g.Node) g.Node {
+	return h.Div(h.Class("notice "+string(tone)), h.Div(content...))
+}
+
+// Progress returns a bar with how much is done, and the same in words.
+func Progress(label string, done, total int, words string) g.Node {
+	return h.Div(h.Class("progress"),
+		h.Progress(h.Value(strconv.Itoa(done)), h.Max(strconv.Itoa(max(total, 1))), h.Aria("label", label)),
+		h.Span(Text(words)))
+}
+
+// A Fact is a value with its name.
+type Fact struct {
+	Name  string
+	Value g.Node
+}
+
+// Facts returns values with their names.
+func Facts(all ...Fact) g.Node {
+	return h.Dl(h.Class("facts"), g.Map(all, func(f Fact) g.Node {
+		return g.Group{h.Dt(g.Text(f.Name)), h.Dd(f.Value)}
+	}))
+}
+
+// Fold returns content that is shown when its summary is chosen. The ID keeps it open while a page is updated.
+func Fold(id, summary string, content g.Node) g.Node {
+	return h.Details(h.ID(id), h.Summary(g.Text(summary)), content)
+}
 
 // Age returns how long ago a time was.
 func Age(now, moment time.Time) g.Node {
-	return h.Time(h.DateTime(moment.UTC().Format(time.RFC3339)), g.Text(printable.Age(now, moment)))
+	return timeElement(moment, printable.Age(now, moment))
+}
+
+func timeElement(moment time.Time, age string) g.Node {
+	return h.Time(h.DateTime(moment.UTC().Format(time.RFC3339)), g.Text(age))
 }
 
 // Command returns a command that helps.
@@ -44,6 +112,7 @@ type Table struct {
 	Caption string // for readers who do not see the table
 	Columns []string
 	Rows    [][]g.Node
+	IDs     []string // of the rows; needed if rows come and go
 }
 
 // Node returns the element of a table.
@@ -51,8 +120,18 @@ func (t Table) Node() g.Node {
 	return h.Div(h.Class("table"), h.TabIndex("0"), h.Role("region"), h.Aria("label", t.Caption), h.Table(
 		h.Caption(g.Text(t.Caption)),
 		h.THead(h.Tr(g.Map(t.Columns, func(name string) g.Node { return h.Th(h.Scope("col"), g.Text(name)) }))),
-		h.TBody(g.Map(t.Rows, func(row []g.Node) g.Node {
-			return h.Tr(g.Map(row, func(cell g.Node) g.Node { return h.Td(cell) }))
-		})),
+		h.TBody(t.rows()),
 	))
+}
+
+func (t Table) rows() g.Group {
+	var rows g.Group
+	for i, row := range t.Rows {
+		content := g.Map(row, func(cell g.Node) g.Node { return h.Td(cell) })
+		if t.IDs != nil {
+			content = append(content, h.ID(t.IDs[i]))
+		}
+		rows = append(rows, h.Tr(content))
+	}
+	return rows
 }

@@ -1,11 +1,223 @@
 package pages
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session/progress"
+	"github.com/runlevel/runlevel/internal/session/state"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/ui/live"
+	"github.com/runlevel/runlevel/internal/ui/look"
 )
 
-// release returns the first page on a release: its graph, progress, waits, deletes and gate.
+// A releaseView is the first page on a release.
+type releaseView struct {
+	*live.Release
+	site *Site
+}
+
+// release returns the first page on a release: what a person on call needs, in this order.
 func (s *Site) release(ctx context.Context, namespace, name string, query url.Values) (*Content, error) {
-	return nil, ErrNotFound
+	read, err := s.Hub.Release(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	v := releaseView{Release: read, site: s}
+	return &Content{
+		Page: look.Page{
+			Title: "Release " + name, Trail: s.releaseTrail(), Menu: s.releaseMenu(namespace, name),
+			Sections: v.sections(query),
+		},
+		Topic: live.Topic{Kind: live.OfRelease, Namespace: namespace, Name: name},
+	}, nil
+}
+
+// sections returns the sections that have something to say.
+func (v releaseView) sections(query url.Values) []look.Section {
+	all := []look.Section{
+		v.outage(), v.summary(), v.attention(), v.blocked(), v.site.graphSection(v.Release, query), v.deletes(),
+		v.drift(), v.repairs(), v.gates(), v.hooks(), v.tests(), v.version(), v.history(), v.unknown(),
+	}
+	return slices.DeleteFunc(all, func(section look.Section) bool { return section.Body == nil })
+}
+
+// outage returns that the cluster does not respond.
+func (v releaseView) outage() look.Section {
+	if v.Status.Unreachable == "" {
+		return look.Section{}
+	}
+	return look.Section{ID: "outage", Body: g.Group{look.Notice(look.Bad, h.Role("alert"), h.P(
+		g.Text("The cluster does not respond, and is retried. This page shows the state of "),
+		look.Age(v.Status.Time, v.Status.Time), g.Text(" ago: "), look.Text(v.Status.Unreachable)),
+	)}}
+}
+
+// summary returns the state of the release, the process that applies it, and its progress.
+func (v releaseView) summary() look.Section {
+	title := strings.TrimPrefix(v.Status.Title(), "release ")
+	body := g.Group{h.P(v.state()), messages(v.Status.Time, v.Status.Messages)}
+	if len(v.Status.Unknown) > 0 {
+		body = append(body, h.P(h.A(h.Href("#unknown"),
+			g.Text(printable.Count(len(v.Status.Unknown), "fact")+" could not be read"))))
+	}
+	if p := v.Status.Progress; p != nil && p.Total > 0 {
+		body = append(body, v.progress(p))
+	}
+	return look.Section{ID: "summary", Title: printable.Shorten(title, maxName), Body: body}
+}
+
+// state returns the state in a word, with who keeps or applies the release.
+func (v releaseView) state() g.Node {
+	s := v.Status
+	isHeld := s.Lock != nil && !s.Lock.Expired
+	tone, word := look.Good, "Complete"
+	switch {
+	case s.Lost != nil:
+		tone, word = look.Bad, string(state.ReleaseLost)
+	case s.Uninstall != nil:
+		tone, word = look.Deleted, string(state.ReleaseUninstalling)
+	case s.State == "":
+		tone, word = look.Unknown, "Not applied"
+	case isHeld && (s.State != record.Completed || s.Progress != nil):
+		tone, word = look.Active, string(state.ReleaseApplying)
+	case s.State != record.Completed:
+		tone, word = look.Bad, string(state.ReleaseIncomplete)
+	case !s.Done && len(s.Unknown) > 0:
+		tone, word = look.Unknown, string(state.ReleaseUnknown)
+	case !s.Done:
+		tone, word = look.Bad, "Complete, with problems"
+	}
+	nodes := g.Group{look.State(tone, word)}
+	if isHeld {
+		nodes = append(nodes, g.Text(" Lock: "), look.Text(s.Lock.Holder), g.Text(", for "),
+			look.Age(s.Time, s.Lock.Since))
+	}
+	return nodes
+}
+
+// progress returns how much is done, in total and for each level.
+func (v releaseView) progress(p *progress.Progress) g.Node {
+	text := fmt.Sprintf("%d of %s applied and ready", p.Done, printable.Count(p.Total, "object"))
+	for _, count := range []struct {
+		number int
+		what   string
+	}{{p.Waiting, "waiting"}, {p.Failed, "failed"}, {p.StateCounts.Left(), "not applied yet"}} {
+		if count.number > 0 {
+			text += fmt.Sprintf(", %d %s", count.number, count.what)
+		}
+	}
+	if p.Left > 0 {
+		text += ", about " + p.Left.Round(time.Second).String() + " left"
+	}
+	if v.Status.LastSeconds > 0 {
+		text += fmt.Sprintf("; the last %s took %s", printable.Line(v.Status.Mode),
+			time.Duration(v.Status.LastSeconds*float64(time.Second)).Round(time.Second))
+	}
+	nodes := g.Group{look.Progress("Progress of the release", p.Done, p.Total, text)}
+	table := look.Table{Caption: "Progress by level",
+		Columns: []string{"Level", "Done", "Waiting", "Failed", "Running"}}
+	for _, level := range p.Levels {
+		name := "level " + level.Name
+		if level.Name == "" {
+			name = "files without a level"
+		}
+		table.IDs = append(table.IDs, "level-"+url.QueryEscape(level.Name))
+		table.Rows = append(table.Rows, []g.Node{
+			look.Text(name), look.Progress("Progress of "+printable.Line(name), level.Done, level.Total,
+				fmt.Sprintf("%d of %d", level.Done, level.Total)), g.Text(strconv.Itoa(level.Waiting)),
+			g.Text(strconv.Itoa(level.Failed)), look.Text(printable.Few(level.Running(), maxNamed)),
+		})
+	}
+	return append(nodes, g.If(len(table.Rows) > 0, table.Node()))
+}
+
+// maxNamed limits the names in a line.
+const maxNamed = 5
+
+// hooks returns the lifecycle hooks of Deployments that have not succeeded.
+func (v releaseView) hooks() look.Section {
+	if len(v.Status.Hooks) == 0 {
+		return look.Section{}
+	}
+	var items g.Group
+	for _, hook := range v.Status.Hooks[:min(maxItems, len(v.Status.Hooks))] {
+		items = append(items, h.Li(look.Prose(v.Status.Time,
+			hook.Sentence("the "+hook.Object.OrHook(string(hook.Hook)), v.Status.Time))))
+	}
+	if more := len(v.Status.Hooks) - len(items); more > 0 {
+		items = append(items, h.Li(g.Textf("and %d more", more)))
+	}
+	return look.Section{ID: "hooks", Title: "Lifecycle hooks", Body: g.Group{h.Ul(items)}}
+}
+
+// tests returns the failed tests of the newest version.
+func (v releaseView) tests() look.Section {
+	if v.Status.History == nil || len(v.Status.History.FailedTests) == 0 {
+		return look.Section{}
+	}
+	table := look.Table{Caption: "Failed tests", Columns: []string{"Test", "Reason", "Message"}}
+	for _, failed := range v.Status.History.FailedTests[:min(maxRows, len(v.Status.History.FailedTests))] {
+		table.IDs = append(table.IDs, objectID("test", failed.ID))
+		table.Rows = append(table.Rows, []g.Node{
+			v.link(failed.ID), look.Text(failed.Reason), look.Lines(failed.Message),
+		})
+	}
+	return look.Section{ID: "tests", Title: "Failed tests", Body: g.Group{
+		table.Node(), h.P(g.Text("To run them again: "), v.command("test")),
+	}}
+}
+
+// history returns the newest entry of the history.
+func (v releaseView) history() look.Section {
+	entry := v.Status.History
+	all := look.Link{Text: "All versions", Address: v.site.releaseAddress(v.Namespace, v.Status.Release, "history")}
+	if entry == nil {
+		return look.Section{ID: "history", Title: "History", Body: g.Group{h.P(g.Text("No version was applied yet."))}}
+	}
+	facts := []look.Fact{
+		{Name: "Version", Value: look.Text(cmp.Or(entry.Version, "-"))},
+		{Name: "Mode", Value: look.Text(cmp.Or(entry.Mode, "-"))},
+		{Name: "Source", Value: look.Text(cmp.Or(entry.Source, "-"))},
+		{Name: "Begun", Value: g.Group{look.Age(v.Status.Time, entry.Started.Time), g.Text(" ago")}},
+	}
+	switch {
+	case entry.Completed != nil:
+		facts = append(facts, look.Fact{Name: "Completed", Value: g.Group{
+			look.Age(v.Status.Time, entry.Completed.Time),
+			g.Text(" ago, after " + printable.Age(entry.Completed.Time, entry.Started.Time)),
+		}})
+	case entry.End != nil:
+		facts = append(facts, look.Fact{Name: "Ended without completing", Value: g.Group{
+			look.Age(v.Status.Time, entry.End.Time.Time), g.Text(" ago: "), look.Lines(entry.End.Message),
+		}})
+	}
+	if len(entry.Forced) > 0 {
+		facts = append(facts, look.Fact{Name: "Forced over", Value: look.Text(strings.Join(entry.Forced, ", "))})
+	}
+	if entry.Verified {
+		facts = append(facts, look.Fact{Name: "Signature", Value: g.Text("verified")})
+	}
+	return look.Section{ID: "history", Title: "Newest version", Body: g.Group{look.Facts(facts...), h.P(all.Node())}}
+}
+
+// unknown returns what could not be read.
+func (v releaseView) unknown() look.Section {
+	if len(v.Status.Unknown) == 0 {
+		return look.Section{}
+	}
+	return look.Section{ID: "unknown", Title: "Not known", Body: g.Group{
+		h.P(g.Text("These facts could not be read, so the page may lack problems:")),
+		look.List(v.Status.Unknown[:min(maxItems, len(v.Status.Unknown))]),
+	}}
 }

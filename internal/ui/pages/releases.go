@@ -1,11 +1,166 @@
 package pages
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/session/state"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/ui/live"
+	"github.com/runlevel/runlevel/internal/ui/look"
 )
 
-// releases returns the page of all releases.
+// releaseStates are the states of releases, the worst first, with their tones.
+var releaseStates = []struct {
+	state state.ReleaseState
+	tone  look.Tone
+}{
+	{state.ReleaseLost, look.Bad},
+	{state.ReleaseIncomplete, look.Bad},
+	{state.ReleaseDegraded, look.Bad},
+	{state.ReleaseFailedTests, look.Bad},
+	{state.ReleaseUninstalling, look.Deleted},
+	{state.ReleaseUnknown, look.Unknown},
+	{state.ReleaseApplying, look.Active},
+	{state.ReleaseComplete, look.Good},
+}
+
+// releaseRank returns the place of a state in releaseStates.
+func releaseRank(wanted state.ReleaseState) int {
+	for i, known := range releaseStates {
+		if known.state == wanted {
+			return i
+		}
+	}
+	return 0
+}
+
+// releases returns the page of all releases, the worst first.
 func (s *Site) releases(ctx context.Context, query url.Values) (*Content, error) {
-	return nil, ErrNotFound
+	all, unread := s.Hub.Releases(ctx)
+	if len(all) == 0 && unread != nil {
+		return nil, unread
+	}
+	var shown []state.ListedRelease
+	for _, release := range all {
+		release.Namespace = cmp.Or(release.Namespace, session.DefaultNamespace) // a lost release has none
+		switch err := s.mayRead(ctx, release.Namespace, release.Release); {
+		case err == nil:
+			shown = append(shown, release)
+		case !errors.Is(err, ErrForbidden):
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(shown, func(a, b state.ListedRelease) int {
+		return cmp.Or(cmp.Compare(releaseRank(a.State), releaseRank(b.State)), cmp.Compare(a.Release, b.Release),
+			cmp.Compare(a.Namespace, b.Namespace))
+	})
+	page := look.Page{Title: "Releases", Menu: s.clusterMenu(ctx)}
+	if s.Find == nil && len(shown) > 1 {
+		page.Sections = append(page.Sections, filterForm(query, shown))
+	}
+	body := g.Group{s.releaseTable(shown, query)}
+	if hidden := len(all) - len(shown); hidden > 0 {
+		body = append(body, h.P(g.Text("Some releases are not listed: you are not allowed to get the ConfigMaps that "+
+			"are their records.")))
+	}
+	if unread != nil {
+		body = append(body, look.Notice(look.Unknown, h.P(g.Text("Not all releases could be read: "),
+			look.Lines(unread.Error()))))
+	}
+	page.Sections = append(page.Sections, look.Section{ID: "releases", Body: body})
+	return &Content{Page: page, Topic: live.Topic{Kind: live.OfReleases}}, nil
+}
+
+// filterForm returns the form that chooses releases by words and state.
+func filterForm(query url.Values, all []state.ListedRelease) look.Section {
+	counts := map[state.ReleaseState]int{}
+	for _, release := range all {
+		counts[release.State]++
+	}
+	options := g.Group{h.Option(h.Value(""), g.Text("any"))}
+	for _, known := range releaseStates {
+		if word := string(known.state); counts[known.state] > 0 || query.Get("state") == word {
+			options = append(options, h.Option(h.Value(word), g.If(query.Get("state") == word, h.Selected()),
+				g.Text(fmt.Sprintf("%s (%d)", word, counts[known.state]))))
+		}
+	}
+	return look.Section{ID: "filter", Body: g.Group{h.Form(h.Method("get"), h.Action("/"), h.Role("search"),
+		h.Label(g.Text("Words"), h.Input(h.ID("q"), h.Name("q"), h.Type("search"), h.Value(query.Get("q")))),
+		h.Label(g.Text("State"), h.Select(h.ID("state"), h.Name("state"), options)),
+		h.Button(h.Type("submit"), g.Text("Filter")),
+	)}}
+}
+
+// isChosen reports whether a release has the state and all words of a query.
+func isChosen(release state.ListedRelease, query url.Values) bool {
+	text := strings.ToLower(strings.Join(append([]string{release.Release, release.Namespace, release.Version,
+		string(release.State), string(release.KeptBy)}, release.Problems...), "\n"))
+	for _, word := range strings.Fields(strings.ToLower(query.Get("q"))) {
+		if !strings.Contains(text, word) {
+			return false
+		}
+	}
+	return query.Get("state") == "" || query.Get("state") == string(release.State)
+}
+
+// releaseTable returns the table of the chosen releases.
+func (s *Site) releaseTable(all []state.ListedRelease, query url.Values) g.Node {
+	if len(all) == 0 {
+		return g.Group{
+			h.P(g.Text("No release has been applied to this cluster yet, or you may not read its record. A " +
+				"release is a folder of manifests or an image. Check it, then apply it:")),
+			h.Ul(h.Li(look.Command("runlevel lint ./manifests")), h.Li(look.Command("runlevel apply ./manifests"))),
+		}
+	}
+	table := look.Table{
+		Caption: "Releases of this cluster, the worst first",
+		Columns: []string{"Release", "Namespace", "Version", "State", "Age", "Kept by", "Deletes", "Problems"},
+	}
+	for _, release := range all {
+		if isChosen(release, query) {
+			table.Rows = append(table.Rows, s.releaseRow(release))
+			table.IDs = append(table.IDs, "release-"+url.QueryEscape(release.Namespace+"/"+release.Release))
+		}
+	}
+	if len(table.Rows) == 0 {
+		return h.P(g.Textf("None of the %s matches the filter. ", printable.Count(len(all), "release")),
+			look.Link{Text: "Show all releases", Address: s.address("/")}.Node())
+	}
+	return table.Node()
+}
+
+func (s *Site) releaseRow(release state.ListedRelease) []g.Node {
+	word := g.Group{look.State(releaseStates[releaseRank(release.State)].tone, string(release.State))}
+	if release.State == state.ReleaseApplying && release.Percent != nil {
+		word = append(word, look.Progress("Progress of release "+release.Release, *release.Percent, 100,
+			fmt.Sprintf("%d%%", *release.Percent)))
+	}
+	age := g.Node(g.Text("-"))
+	if release.Since != nil {
+		age = look.Age(s.Hub.Cluster.Now(), *release.Since)
+	}
+	problems := g.Group{g.Text(strconv.Itoa(len(release.Problems)))}
+	if len(release.Problems) > 0 {
+		problems = append(problems, g.Text(": "), look.Text(release.Problems[0]))
+	}
+	for _, what := range release.Unknown {
+		problems = append(problems, h.P(g.Text("Not known: "), look.Text(what)))
+	}
+	return []g.Node{
+		look.Link{Text: printable.Line(release.Release),
+			Address: s.releaseAddress(release.Namespace, release.Release, "")}.Node(),
+		look.Text(release.Namespace), look.Text(cmp.Or(release.Version, "-")), word, age,
+		g.Text(string(release.KeptBy)), g.Text(strconv.Itoa(release.Deletes)), problems,
+	}
 }

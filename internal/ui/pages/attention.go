@@ -1,0 +1,221 @@
+package pages
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/ui/look"
+)
+
+// How many objects a section shows: in full, and in the table below, which is folded.
+const (
+	maxItems = 12
+	maxRows  = 200
+)
+
+// objectTones are the tones of the states of objects.
+var objectTones = map[why.ObjectState]look.Tone{
+	why.Ready: look.Good, why.Deleted: look.Good, why.Absent: look.Bad, why.NotReady: look.Waiting,
+	why.Outdated: look.Bad, why.Changed: look.Waiting, why.Terminating: look.Deleted, why.Kept: look.Deleted,
+	why.Blocked: look.Later, why.Unknown: look.Unknown,
+}
+
+// link returns an object as a link to its page.
+func (v releaseView) link(id kinds.ID) g.Node {
+	return v.site.objectLink(v.Namespace, v.Status.Release, id)
+}
+
+// command returns a command on the release.
+func (v releaseView) command(words ...string) g.Node {
+	return command(v.Namespace, v.Status.Release, words...)
+}
+
+// isFailure reports whether waiting does not help: the apply has failed at the object, or the object has failed.
+func (v releaseView) isFailure(a *why.Answer) bool {
+	if v.Status.Progress == nil {
+		return false
+	}
+	for _, failure := range v.Status.Progress.Failures {
+		if failure.Object != nil && *failure.Object == a.Object {
+			return true
+		}
+	}
+	return false
+}
+
+// attention returns what a person has to look at: why no process keeps the release in place, and objects, the worst
+// first. Deletes, changes and objects whose turn comes later have sections of their own.
+func (v releaseView) attention() look.Section {
+	var items g.Group
+	if n := v.Status.NotKept; n != nil {
+		since := g.Node(nil)
+		if n.Since != nil {
+			since = g.Group{g.Text(", for "), look.Age(v.Status.Time, *n.Since)}
+		}
+		items = append(items, h.Li(h.ID("not-kept"), h.H3(g.Text("No process keeps the release in place"), since),
+			h.P(look.Prose(v.Status.Time, n.Message)), look.List(n.Pods), h.P(resolution(n.Resolution))))
+	}
+	objects := slices.DeleteFunc(slices.Clone(v.Status.Objects), func(a *why.Answer) bool {
+		return a.State == why.Blocked || a.State == why.Changed || v.isPendingDelete(a.Object)
+	})
+	for _, answer := range objects[:min(maxItems, len(objects))] {
+		items = append(items, v.item(answer))
+	}
+	if len(items) == 0 {
+		return look.Section{}
+	}
+	body := g.Group{h.Ol(h.Class("items"), items)}
+	if rest := objects[min(maxItems, len(objects)):]; len(rest) > 0 {
+		body = append(body, look.Fold("attention-more", fmt.Sprintf("%d more objects", len(rest)), v.objectTable(rest)))
+	}
+	return look.Section{ID: "attention", Title: "What needs attention", Body: body}
+}
+
+// resolution returns what to do: a command, or a sentence.
+func resolution(text string) g.Node {
+	if strings.HasPrefix(text, "kubectl ") || strings.HasPrefix(text, "runlevel ") {
+		return g.Group{g.Text("To resolve it: "), look.Command(text)}
+	}
+	return g.Group{g.Text("To resolve it: "), look.Text(text)}
+}
+
+// item returns an object with its state, the reasons and the command that helps.
+func (v releaseView) item(a *why.Answer) g.Node {
+	tone, word := objectTones[a.State], a.State.Text()
+	if v.isFailure(a) {
+		tone, word = look.Bad, "failed: "+word
+	}
+	title := g.Group{v.link(a.Object), g.Text(" "), look.State(tone, word)}
+	if a.Since != nil {
+		title = append(title, g.Text(", for "), look.Age(v.Status.Time, *a.Since))
+	}
+	place := g.Node(nil)
+	if a.Node != "" {
+		place = h.P(look.Text(strings.Trim(a.Node+", "+a.File, ", ")))
+	}
+	return h.Li(h.ID(objectID("item", a.Object)), h.H3(title), messages(v.Status.Time, a.Messages), place,
+		h.P(g.Text("To find out more: "), whyCommand(a.Object)))
+}
+
+// objectTable returns objects with the first reason of each, in a table.
+func (v releaseView) objectTable(objects []*why.Answer) g.Node {
+	table := look.Table{Caption: "Further objects", Columns: []string{"Object", "State", "Since", "Reason"}}
+	for _, a := range objects[:min(maxRows, len(objects))] {
+		since, reason := g.Node(g.Text("-")), g.Node(g.Text("-"))
+		if a.Since != nil {
+			since = look.Age(v.Status.Time, *a.Since)
+		}
+		if len(a.Messages) > 0 {
+			reason = look.Prose(v.Status.Time, a.Messages[0].Text)
+		}
+		table.IDs = append(table.IDs, objectID("row", a.Object))
+		table.Rows = append(table.Rows, []g.Node{
+			v.link(a.Object), look.State(objectTones[a.State], a.State.Text()), since, reason,
+		})
+	}
+	return g.Group{table.Node(), v.more(len(objects) - len(table.Rows))}
+}
+
+// more returns a link to the objects that a table has no room for.
+func (v releaseView) more(count int) g.Node {
+	if count <= 0 {
+		return nil
+	}
+	return h.P(look.Link{Text: fmt.Sprintf("%d more", count),
+		Address: v.site.releaseAddress(v.Namespace, v.Status.Release, "objects")}.Node())
+}
+
+// A blockedPart is a part of the release whose turn comes later.
+type blockedPart struct {
+	node    string
+	after   []string // the parts right before it
+	objects []kinds.ID
+}
+
+// blockedParts returns the parts with objects that the apply has not reached, in order.
+func (v releaseView) blockedParts() []*blockedPart {
+	var parts []*blockedPart
+	for _, a := range v.Status.Objects {
+		if a.State != why.Blocked {
+			continue
+		}
+		index := slices.IndexFunc(parts, func(part *blockedPart) bool { return part.node == a.Node })
+		if index < 0 {
+			index = len(parts)
+			parts = append(parts, &blockedPart{node: a.Node})
+		}
+		parts[index].objects = append(parts[index].objects, a.Object)
+		for _, earlier := range a.After {
+			if !slices.Contains(parts[index].after, earlier) {
+				parts[index].after = append(parts[index].after, earlier)
+			}
+		}
+	}
+	return parts
+}
+
+// blocked returns the parts whose turn comes later, and what each waits for in the end.
+func (v releaseView) blocked() look.Section {
+	parts := v.blockedParts()
+	if len(parts) == 0 {
+		return look.Section{}
+	}
+	table := look.Table{Caption: "Parts of the release whose turn comes later",
+		Columns: []string{"Part", "Objects", "Comes after", "Held up by"}}
+	for _, part := range parts[:min(maxRows, len(parts))] {
+		name := cmp.Or(printable.Line(part.node), "files without a level")
+		var objects g.Group
+		for _, id := range part.objects[:min(maxItems, len(part.objects))] {
+			objects = append(objects, h.Li(v.link(id)))
+		}
+		table.IDs = append(table.IDs, "part-"+name)
+		table.Rows = append(table.Rows, []g.Node{
+			g.Text(name),
+			look.Fold("objects-"+name, printable.Count(len(part.objects), "object"),
+				g.Group{h.Ul(objects), v.more(len(part.objects) - len(objects))}),
+			look.Text(cmp.Or(printable.Few(part.after, maxNamed), "the objects before them")),
+			v.holders(part, parts),
+		})
+	}
+	return look.Section{ID: "blocked", Title: "Waiting for their turn", Body: g.Group{table.Node()}}
+}
+
+// holders returns the objects that a part waits for in the end, with the reasons.
+func (v releaseView) holders(part *blockedPart, all []*blockedPart) g.Node {
+	var items g.Group
+	seen := []string{part.node}
+	for i := 0; i < len(seen); i++ {
+		for _, a := range v.Status.Objects {
+			if a.Node == seen[i] && a.State != why.Blocked && len(items) < maxNamed {
+				since := g.Node(nil)
+				if a.Since != nil {
+					since = g.Group{g.Text(", for "), look.Age(v.Status.Time, *a.Since)}
+				}
+				items = append(items, h.Li(v.link(a.Object), since, g.Text(": "),
+					look.Text(cmp.Or(a.For, a.State.Text()))))
+			}
+		}
+		for _, other := range all {
+			if other.node != seen[i] {
+				continue
+			}
+			for _, earlier := range other.after {
+				if !slices.Contains(seen, earlier) {
+					seen = append(seen, earlier)
+				}
+			}
+		}
+	}
+	if len(items) == 0 {
+		return g.Text("Nothing waits or has failed: the parts before it are being applied.")
+	}
+	return h.Ul(items)
+}

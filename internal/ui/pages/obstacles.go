@@ -1,0 +1,145 @@
+package pages
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/session/state"
+	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/ui/look"
+)
+
+// isPendingDelete reports whether the delete of an object is pending.
+func (v releaseView) isPendingDelete(id kinds.ID) bool {
+	return slices.ContainsFunc(v.Status.Deletes, func(d state.PendingDelete) bool { return d.Object == id })
+}
+
+// deletes returns the pending deletes, and what holds them.
+func (v releaseView) deletes() look.Section {
+	section := look.Section{ID: "deletes", Title: "Pending deletes"}
+	if len(v.Status.Deletes) == 0 {
+		section.Body = g.Group{h.P(g.Text("No delete is pending."))}
+		return section
+	}
+	table := look.Table{Caption: "Pending deletes and what holds them",
+		Columns: []string{"Object", "Requested by", "Requested", "State", "Held by"}}
+	for _, pending := range v.Status.Deletes[:min(maxRows, len(v.Status.Deletes))] {
+		table.IDs = append(table.IDs, objectID("delete", pending.Object))
+		table.Rows = append(table.Rows, []g.Node{
+			v.link(pending.Object), look.Text(cmp.Or(pending.Version, "another client")),
+			g.Group{look.Age(v.Status.Time, pending.RequestedAt), g.Text(" ago")},
+			g.Group{look.State(look.Deleted, string(pending.State)), h.P(look.Prose(v.Status.Time, pending.Message))},
+			v.holder(pending),
+		})
+	}
+	section.Body = g.Group{table.Node(), v.more(len(v.Status.Deletes) - len(table.Rows))}
+	return section
+}
+
+// holder returns who has to remove the finalizers of an object, what is left in it, and the command that helps.
+func (v releaseView) holder(pending state.PendingDelete) g.Node {
+	var items []string
+	for _, finalizer := range pending.Finalizers[:min(maxItems, len(pending.Finalizers))] {
+		items = append(items, "finalizer "+finalizer+": "+tombstone.FinalizerRemover(finalizer))
+	}
+	for _, remaining := range pending.Remaining[:min(maxItems, len(pending.Remaining))] {
+		items = append(items, "still in it: "+remaining)
+	}
+	return g.Group{look.List(items), h.P(whyCommand(pending.Object))}
+}
+
+// drift returns the objects that differ from the release, or are missing.
+func (v releaseView) drift() look.Section {
+	changed := slices.DeleteFunc(slices.Clone(v.Status.Objects), func(a *why.Answer) bool {
+		return a.State != why.Changed
+	})
+	if len(changed)+v.Status.Missing == 0 {
+		return look.Section{}
+	}
+	table := look.Table{Caption: "Objects that differ from the release", Columns: []string{"Object", "State", "Why"}}
+	for _, a := range changed[:min(maxRows, len(changed))] {
+		table.IDs = append(table.IDs, objectID("changed", a.Object))
+		table.Rows = append(table.Rows, []g.Node{
+			v.link(a.Object), look.State(look.Waiting, a.State.Text()), messages(v.Status.Time, a.Messages),
+		})
+	}
+	for _, id := range v.Status.MissingObjects[:min(maxRows, len(v.Status.MissingObjects))] {
+		table.IDs = append(table.IDs, objectID("missing", id))
+		table.Rows = append(table.Rows, []g.Node{
+			v.link(id), look.State(look.Bad, "missing"), g.Text("It was deleted since it was applied."),
+		})
+	}
+	body := g.Group{g.If(len(table.Rows) > 0, table.Node())}
+	if unnamed := v.Status.Missing - len(v.Status.MissingObjects); unnamed > 0 {
+		body = append(body, h.P(g.Text(printable.Count(unnamed, "object")+
+			" deleted since the release was applied; the names are not known.")))
+	}
+	return look.Section{ID: "drift", Title: "Differences from the release",
+		Body: append(body, h.P(g.Text("To see the fields: "), v.command("diff")))}
+}
+
+// repairs returns the repairs since the version was begun.
+func (v releaseView) repairs() look.Section {
+	if v.Status.Repairs == nil {
+		return look.Section{}
+	}
+	table := look.Table{Caption: "Latest repairs", Columns: []string{"Object", "Repairs", "Last", "What"}}
+	isContested := false
+	for _, repair := range v.Status.Repairs.Latest {
+		isContested = isContested || repair.Count > 1
+		table.IDs = append(table.IDs, objectID("repair", repair.ID))
+		table.Rows = append(table.Rows, []g.Node{
+			v.link(repair.ID), g.Text(strconv.Itoa(repair.Count)),
+			g.Group{look.Age(v.Status.Time, repair.Time.Time), g.Text(" ago")}, look.Lines(repair.Message),
+		})
+	}
+	return look.Section{ID: "repairs", Title: "Repairs", Body: g.Group{
+		h.P(g.Text("Repaired since the version was begun: " + printable.Count(v.Status.Repairs.Count, "time") + ".")),
+		table.Node(),
+		g.If(isContested, h.P(g.Text("If an object is repaired again and again, another client changes it: its page "+
+			"lists the managers of its fields, and an event with the reason Contested."))),
+	}}
+}
+
+// gates returns what blocks the requested version and the next minor version, and who can resolve it.
+func (v releaseView) gates() look.Section {
+	section := look.Section{ID: "gate", Title: "Gate"}
+	if len(v.Status.Gates) == 0 {
+		section.Body = g.Group{h.P(g.Text("Nothing that is known now blocks the next version. To check a version: "),
+			v.gateCommand())}
+		return section
+	}
+	var items g.Group
+	for _, gate := range v.Status.Gates[:min(maxItems, len(v.Status.Gates))] {
+		blocks := "blocks the next minor version"
+		if gate.Requested {
+			blocks = "blocks the requested version"
+		}
+		title := g.Group{look.Text(cmp.Or(gate.Reason, "Not upgradeable")), g.Text(" "), look.State(look.Bad, blocks)}
+		if gate.Since != nil && !gate.Since.IsZero() {
+			title = append(title, g.Text(", for "), look.Age(v.Status.Time, *gate.Since))
+		}
+		items = append(items, h.Li(h.H3(title), h.P(look.Lines(gate.Message))))
+	}
+	if more := len(v.Status.Gates) - len(items); more > 0 {
+		items = append(items, h.Li(g.Text(fmt.Sprintf("and %d more", more))))
+	}
+	section.Body = g.Group{h.Ol(h.Class("items"), items)}
+	if len(v.Status.Deletes) > 0 {
+		section.Body = append(section.Body, h.P(g.Text("The holders of "),
+			h.A(h.Href("#deletes"), g.Text("pending deletes")), g.Text(" can resolve them.")))
+	}
+	section.Body = append(section.Body,
+		h.P(g.Text("To check a version, with what resolves each finding: "), v.gateCommand()))
+	return section
+}
+
+func (v releaseView) gateCommand() g.Node { return look.Command("runlevel gate SOURCE") }

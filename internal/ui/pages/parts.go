@@ -1,0 +1,100 @@
+package pages
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"time"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/ui/look"
+)
+
+// clusterMenu returns the links to the pages on the whole cluster.
+func (s *Site) clusterMenu(ctx context.Context) []look.Link {
+	menu := []look.Link{{Text: "Releases", Address: s.address("/")}}
+	if _, err := s.Hub.Cluster.FindKind(ctx, kinds.ClusterVersion); err == nil {
+		menu = append(menu, look.Link{Text: "ClusterVersion", Address: s.address("/cluster")})
+	}
+	if s.hasMachines(ctx) {
+		menu = append(menu, look.Link{Text: "Machines", Address: s.address("/machines")})
+	}
+	return menu
+}
+
+// hasMachines reports whether the cluster serves machines of one of the APIs.
+func (s *Site) hasMachines(ctx context.Context) bool {
+	for _, group := range []string{"machine.openshift.io", "cluster.x-k8s.io"} {
+		if found, err := s.Hub.Cluster.FindByName(ctx, "machines", &group); err == nil && len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// releaseTrail returns the links to the pages above those of a release.
+func (s *Site) releaseTrail() []look.Link {
+	return []look.Link{{Text: "Releases", Address: s.address("/")}}
+}
+
+// releaseMenu returns the links to the pages on a release.
+func (s *Site) releaseMenu(namespace, name string) []look.Link {
+	var menu []look.Link
+	for _, view := range []struct{ text, path string }{
+		{"Overview", ""}, {"Objects", "objects"}, {"History", "history"},
+	} {
+		menu = append(menu, look.Link{Text: view.text, Address: s.releaseAddress(namespace, name, view.path)})
+	}
+	return menu
+}
+
+// objectLink returns an object as a link to its page.
+func (s *Site) objectLink(namespace, release string, id kinds.ID) g.Node {
+	return look.Link{
+		Text: printable.Shorten(id.String(), maxName),
+		Address: s.releaseAddress(namespace, release, "object",
+			"kind", id.GroupKind().String(), "namespace", id.Namespace, "name", id.Name),
+	}.Node()
+}
+
+// maxName limits the characters of a name: the longest names of Kubernetes, and a kind.
+const maxName = 600
+
+// objectID returns the ID of an element on an object.
+func objectID(prefix string, id kinds.ID) string {
+	return prefix + "-" + url.QueryEscape(id.GroupKind().String()+"/"+id.Namespace+"/"+id.Name)
+}
+
+// whyCommand returns the command that explains an object.
+func whyCommand(id kinds.ID) g.Node {
+	name := id.GroupKind().String() + "/" + id.Name
+	if id.Namespace != "" {
+		name = id.GroupKind().String() + "/" + id.Namespace + "/" + id.Name
+	}
+	return look.Command("runlevel why " + printable.ShellWord(name))
+}
+
+// command returns a command on a release.
+func command(namespace, release string, words ...string) g.Node {
+	line := "runlevel " + strings.Join(words, " ") + " " + release
+	if namespace != session.DefaultNamespace {
+		line += " --record-namespace " + namespace
+	}
+	return look.Command(line)
+}
+
+// messages returns messages with their details.
+func messages(now time.Time, all []why.Message) g.Node {
+	if len(all) == 0 {
+		return nil
+	}
+	return h.Ul(g.Map(all, func(message why.Message) g.Node {
+		return h.Li(look.Prose(now, message.Text), look.List(message.Details))
+	}))
+}
