@@ -54,15 +54,6 @@ func (s *Site) releaseMenu(namespace, name string) []look.Link {
 	return menu
 }
 
-// objectLink returns an object as a link to its page.
-func (s *Site) objectLink(namespace, release string, id kinds.ID) g.Node {
-	return look.Link{
-		Text: printable.Shorten(id.String(), maxName),
-		Address: s.releaseAddress(namespace, release, "object",
-			"kind", id.GroupKind().String(), "namespace", id.Namespace, "name", id.Name),
-	}.Node()
-}
-
 // maxName limits the characters of a name: the longest names of Kubernetes, and a kind.
 const maxName = 600
 
