@@ -39,12 +39,12 @@ func (f *ClusterFlags) OpenApplied(ctx context.Context, name, version string) (*
 		nil
 }
 
-// ReadApplied returns the manifests of a release that were applied last; none if they can't be read.
-func (f *ClusterFlags) ReadApplied(ctx context.Context, namespace, name string) []*payload.Manifest {
+// ReadApplied returns the manifests that were applied last, by the record of their release; none if they can't be read.
+func (f *ClusterFlags) ReadApplied(ctx context.Context, namespace string, known *record.Record) []*payload.Manifest {
 	clusterFlags, release := *f, ReleaseFlags{}
 	clusterFlags.Namespace = namespace
 	release.ReadFrom(&clusterFlags)
-	read, _, err := release.Parse(ctx, name+"@", io.Discard)
+	read, _, err := release.Parse(ctx, known.Release+"@", io.Discard)
 	if err != nil {
 		return nil
 	}

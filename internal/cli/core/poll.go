@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -14,9 +13,6 @@ import (
 
 // kindsInterval is the interval at which the kinds that the cluster serves are read again.
 const kindsInterval = 30 * time.Second
-
-// reachTimeout limits the wait for a response of the API server during a poll.
-const reachTimeout = 10 * time.Second
 
 // A Poll reads a value from a cluster at intervals, and shows it.
 type Poll[T any] struct {
@@ -53,21 +49,6 @@ func (p Poll[T]) Run(ctx context.Context, last T) error {
 		return nil
 	}
 	return err
-}
-
-// Reach returns an error of waiter.Outage if the API server does not respond.
-func Reach(ctx context.Context, c *cluster.Cluster) error {
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
-	defer cancel()
-	err := c.Ping(ctx)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, context.DeadlineExceeded):
-		return waiter.Outage(fmt.Errorf("no response within %s", reachTimeout))
-	default:
-		return waiter.Outage(err)
-	}
 }
 
 // AreaOn returns an area on the terminal; nil without a terminal, or if the format is JSON or YAML.

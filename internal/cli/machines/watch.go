@@ -11,6 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/cli/live"
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/waiter"
 	"github.com/runlevel/runlevel/internal/machines/overview"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -52,7 +53,7 @@ func (f *listFlags) follow(ctx context.Context, c *cluster.Cluster, first *overv
 
 // read lists the machines if the API server responds.
 func (w *machineWatch) read(ctx context.Context) (*overview.Listing, error) {
-	if err := core.Reach(ctx, w.cluster); err != nil {
+	if err := waiter.Reach(ctx, w.cluster); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, core.AnswerTimeout)

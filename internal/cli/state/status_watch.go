@@ -38,7 +38,7 @@ func (s *statusScreen) follow(ctx context.Context, reader *state.Reader, first *
 	if first.History != nil {
 		s.flags.name = first.Release // other releases may be applied later
 	}
-	read := func(ctx context.Context) (*state.Status, error) { return readAgain(ctx, reader, s.flags.name) }
+	read := func(ctx context.Context) (*state.Status, error) { return reader.CurrentStatus(ctx, s.flags.name) }
 	poller := core.Poll[*state.Status]{
 		Cluster:  reader.Cluster,
 		Interval: statusInterval,
@@ -49,18 +49,6 @@ func (s *statusScreen) follow(ctx context.Context, reader *state.Reader, first *
 		return err
 	}
 	return core.FailIf(!s.last.Done)
-}
-
-// readAgain returns the current status, or an error of waiter.Outage if the cluster does not respond.
-func readAgain(ctx context.Context, reader *state.Reader, name string) (*state.Status, error) {
-	if err := core.Reach(ctx, reader.Cluster); err != nil {
-		return nil, err
-	}
-	next, err := reader.Status(ctx, name)
-	if err == nil && len(next.Unknown) > 0 { // an outage is a possible cause
-		err = core.Reach(ctx, reader.Cluster)
-	}
-	return next, err
 }
 
 // update shows a status if it has changed. On a terminal, it always updates the ages.

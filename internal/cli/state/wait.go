@@ -140,7 +140,7 @@ type releaseWait struct {
 
 // read returns the status of the release.
 func (w *releaseWait) read(ctx context.Context) (*state.Status, error) {
-	status, err := readAgain(ctx, w.reader, w.flags.name)
+	status, err := w.reader.CurrentStatus(ctx, w.flags.name)
 	if several := new(state.SeveralError); errors.As(err, &several) {
 		return nil, core.Misuse(err)
 	}

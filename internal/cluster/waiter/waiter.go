@@ -10,6 +10,7 @@ package waiter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -46,7 +47,8 @@ type Pause struct {
 	PerLook  float64       // share of the time that the last look took; a look that met an outage does not count
 }
 
-func (p Pause) after(waited, looked time.Duration) time.Duration {
+// After returns the pause after a look that took a while, when the wait has taken a while.
+func (p Pause) After(waited, looked time.Duration) time.Duration {
 	wanted := time.Duration(p.PerWait*float64(waited) + p.PerLook*float64(looked))
 	return max(p.Shortest, min(wanted, p.Longest))
 }
@@ -79,7 +81,7 @@ func (w Waiter) Until(ctx context.Context, look func(context.Context) (Result, e
 				return err
 			}
 		}
-		pause, isDue = w.Pause.after(time.Since(began), looked), result == AtOnce
+		pause, isDue = w.Pause.After(time.Since(began), looked), result == AtOnce
 	}
 }
 
@@ -111,3 +113,21 @@ func Outage(err error) error { return outage{err} }
 
 // IsOutage reports whether an error does not end a wait: the API server has not answered, or it has failed.
 func IsOutage(err error) bool { return errors.As(err, new(outage)) || cluster.IsOutage(err) }
+
+// reachTimeout limits the wait for a response of Reach.
+const reachTimeout = 10 * time.Second
+
+// Reach returns an error of Outage if the API server does not respond.
+func Reach(ctx context.Context, c *cluster.Cluster) error {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	err := c.Ping(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return Outage(fmt.Errorf("no response within %s", reachTimeout))
+	default:
+		return Outage(err)
+	}
+}

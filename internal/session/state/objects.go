@@ -37,13 +37,26 @@ type ObjectList struct {
 // Objects returns the objects of the release of a record: those that exist on the cluster, and those that should.
 // Without the manifests that were applied, missing objects are only counted. Owners are not read.
 func (r *Reader) Objects(ctx context.Context, known *record.Record) (*ObjectList, error) {
-	live, err := inventory.TakeRelease(ctx, r.Cluster, known.Release, known.GroupKinds())
-	if err != nil {
-		return nil, err
+	facts := r.gather(ctx, known)
+	if facts.UnlistedErr != nil {
+		return nil, facts.UnlistedErr
 	}
-	answer := r.gather(ctx, known).Explain(ctx, r.Cluster, r.Namespace)
+	return objectsOf(facts.Live, facts.Explain(ctx, r.Cluster, r.Namespace)), context.Cause(ctx)
+}
+
+// AllObjects returns the objects of the release, as Reader.Objects does, from what the status was read from; nil if
+// they could not be listed.
+func (s *Status) AllObjects() *ObjectList {
+	if s.live == nil {
+		return nil
+	}
+	return objectsOf(s.live, s.answer)
+}
+
+// objectsOf returns the objects of a release, from those on the cluster and the answer on the release.
+func objectsOf(live *inventory.Inventory, answer *why.ReleaseAnswer) *ObjectList {
 	list := &ObjectList{
-		Release: known.Release,
+		Release: answer.Release,
 		Version: answer.Version,
 		Objects: []Object{},
 		Missing: answer.Missing,
@@ -53,7 +66,7 @@ func (r *Reader) Objects(ctx context.Context, known *record.Record) (*ObjectList
 	for _, found := range answer.Objects {
 		states[found.Object] = found
 	}
-	for _, head := range live.Of(known.Release) {
+	for _, head := range live.Of(answer.Release) {
 		shown := Object{Object: head.ID, State: why.Ready, Created: &head.Created}
 		shown.explain(states[head.ID])
 		delete(states, head.ID)
@@ -70,7 +83,7 @@ func (r *Reader) Objects(ctx context.Context, known *record.Record) (*ObjectList
 	}
 	list.Missing = max(0, list.Missing-len(answer.MissingObjects))
 	slices.SortFunc(list.Objects, func(a, b Object) int { return kinds.Compare(a.Object, b.Object) })
-	return list, context.Cause(ctx)
+	return list
 }
 
 // explain sets the state of an object if it is not ready or differs from the release.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/waiter"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session/progress"
@@ -64,6 +65,18 @@ func (r *Reader) Status(ctx context.Context, name string) (*Status, error) {
 	return s, ctx.Err()
 }
 
+// CurrentStatus is like Status, and returns an error of waiter.Outage if the cluster does not respond.
+func (r *Reader) CurrentStatus(ctx context.Context, name string) (*Status, error) {
+	if err := waiter.Reach(ctx, r.Cluster); err != nil {
+		return nil, err
+	}
+	status, err := r.Status(ctx, name)
+	if err == nil && len(status.Unknown) > 0 { // an outage is a possible cause
+		err = waiter.Reach(ctx, r.Cluster)
+	}
+	return status, err
+}
+
 func (s *Status) addMessage(format string, args ...any) {
 	s.Messages = append(s.Messages, why.Message{Text: fmt.Sprintf(format, args...)})
 }
@@ -82,6 +95,7 @@ func (s *Status) notKnown(what string, err error) {
 func (r *Reader) addRecord(ctx context.Context, s *Status, known *record.Record) {
 	facts := r.gather(ctx, known)
 	answer := facts.Explain(ctx, r.Cluster, r.Namespace)
+	s.known, s.answer, s.live = known, answer, facts.Live
 	s.Done, s.Messages, s.Objects, s.Missing, s.Unknown = answer.Done, answer.Messages, answer.Objects, answer.Missing,
 		append(s.Unknown, answer.Unknown...)
 	s.setLock(facts.Held, facts.Now)

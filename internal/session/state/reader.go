@@ -29,16 +29,16 @@ import (
 type Reader struct {
 	Cluster   *cluster.Cluster
 	Namespace string // namespace of the records
-	// Applied reads the manifests of a release that were applied last, to name objects that are missing. It returns
-	// none if it can't read them.
-	Applied func(ctx context.Context, namespace, release string) []*payload.Manifest
+	// Applied reads the manifests that were applied last, by the record of their release, to name objects that are
+	// missing. It returns none if it can't read them.
+	Applied func(ctx context.Context, namespace string, known *record.Record) []*payload.Manifest
 }
 
 // gather reads the facts about the release of a record, and the names of its missing objects.
 func (r *Reader) gather(ctx context.Context, known *record.Record) *why.ReleaseFacts {
 	facts := why.GatherRelease(ctx, r.Cluster, known, r.Namespace)
 	if facts.Missing > 0 && r.Applied != nil {
-		facts.NameMissing(r.Applied(ctx, r.Namespace, known.Release))
+		facts.NameMissing(r.Applied(ctx, r.Namespace, known))
 	}
 	return facts
 }

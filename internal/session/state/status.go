@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
@@ -54,7 +55,14 @@ type Status struct {
 	Unknown   []string             `json:"unknown,omitempty"` // resources that could not be read
 	// why the cluster does not respond: the other fields are from the last read
 	Unreachable string `json:"unreachable,omitempty"`
+
+	known  *record.Record       // nil without a record
+	answer *why.ReleaseAnswer   // nil without a record
+	live   *inventory.Inventory // nil without a record, and if objects could not be listed
 }
+
+// Record returns the record of the release; nil if there is none, or if it can't be read. It must not be changed.
+func (s *Status) Record() *record.Record { return s.known }
 
 // A Gate is a reason why an update is blocked.
 type Gate struct {

@@ -61,8 +61,9 @@ type ReleaseFacts struct {
 	Unknown []string // failed requests
 
 	// Only GatherRelease sets the following fields.
-	Requested   []record.Tombstone // deletes that may not be done: in the record, and of terminating objects
-	UnlistedErr error              // why terminating objects are not known
+	Requested   []record.Tombstone   // deletes that may not be done: in the record, and of terminating objects
+	UnlistedErr error                // why terminating objects are not known
+	Live        *inventory.Inventory // the objects on the cluster; nil with UnlistedErr
 	// Missing counts objects that were deleted since they were applied: the record has hashes of their names.
 	Missing  int
 	Suspects []kinds.ID // objects that may not be in their wanted state
@@ -280,7 +281,7 @@ func (r *reader) objects(ctx context.Context, f *ReleaseFacts) {
 		r.unknown("list the objects of the release", err)
 		f.UnlistedErr = err
 	} else {
-		f.Requested = precondition.Pending(f.Record, live)
+		f.Live, f.Requested = live, precondition.Pending(f.Record, live)
 		all = append(all, r.abnormal(ctx, f, live)...)
 	}
 	slices.SortFunc(all, kinds.Compare)

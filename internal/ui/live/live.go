@@ -8,11 +8,17 @@ package live
 
 import (
 	"context"
+	"errors"
+	"sync"
+	"time"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
+	"github.com/runlevel/runlevel/internal/cluster/waiter"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session/progress"
 	"github.com/runlevel/runlevel/internal/session/state"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -36,6 +42,11 @@ type Release struct {
 	Unread    string           // why they can't be read
 	Graph     *graph.Graph     // order of the files in the mode of the last apply; nil without files
 	Nodes     []NodeState      // the states of the nodes of the graph
+	Tasks     []Phase          // the states of the tasks of the graph
+	// Progress is that of an apply that has not completed, with an estimate of the time left; else nil.
+	Progress *progress.Progress
+
+	objects func() *state.ObjectList
 }
 
 // A NodeState is the state of a node of the graph. A node that only connects others has no tasks.
@@ -73,40 +84,155 @@ const (
 	OfMachines TopicKind = "machines"
 )
 
-// A Hub has the state of the releases of a cluster for all who look.
-type Hub struct{ Config }
+// A Hub has the state of the releases of a cluster for all who look. It is safe for concurrent use.
+type Hub struct {
+	Config
 
-// New returns a hub. It reads nothing before someone looks.
-func New(config Config) *Hub { return &Hub{config} }
+	mu       sync.Mutex
+	subjects map[Topic]*subject
+	files    map[Topic]*appliedFiles
 
-// Releases returns all releases of the cluster.
-func (h *Hub) Releases(ctx context.Context) ([]state.ListedRelease, error) {
-	return h.reader(h.Namespace).List(ctx)
+	discovery sync.Mutex
+	refreshed time.Time // when the kinds of the cluster were last forgotten
 }
 
-// Release returns the state of a release.
+// New returns a hub. It reads nothing before someone looks.
+func New(config Config) *Hub {
+	return &Hub{Config: config, subjects: map[Topic]*subject{}, files: map[Topic]*appliedFiles{}}
+}
+
+// Releases returns all releases of the cluster. With an error, it also returns those that are known.
+func (h *Hub) Releases(ctx context.Context) ([]state.ListedRelease, error) {
+	found, err := h.subject(Topic{Kind: OfReleases}).read(ctx)
+	releases, _ := found.(*releaseList)
+	if releases == nil {
+		return nil, err
+	}
+	return releases.listed, err
+}
+
+// Release returns the state of a release. If the cluster does not respond, it is the last known state, and its status
+// is marked as unreachable.
 func (h *Hub) Release(ctx context.Context, namespace, name string) (*Release, error) {
-	status, err := h.reader(namespace).Status(ctx, name)
+	found, err := h.subject(Topic{OfRelease, namespace, name}).read(ctx)
+	release, _ := found.(*Release)
+	if release == nil || err != nil && !waiter.IsOutage(err) {
+		return nil, err
+	}
+	if err != nil {
+		status := *release.Status
+		status.Unreachable, status.Done = printable.Line(err.Error()), false
+		outdated := *release
+		outdated.Status = &status
+		release = &outdated
+	}
+	return release, nil
+}
+
+// Objects returns the objects of a release.
+func (h *Hub) Objects(ctx context.Context, namespace, name string) (*state.ObjectList, error) {
+	release, err := h.Release(ctx, namespace, name)
 	if err != nil {
 		return nil, err
 	}
-	return &Release{Namespace: namespace, Status: status}, nil
+	if list := release.objects(); list != nil {
+		return list, nil
+	}
+	return nil, errors.New("the objects of the release could not be listed: " +
+		printable.Few(release.Status.Unknown, maxUnknown))
 }
 
+// maxUnknown limits the reasons in an error.
+const maxUnknown = 3
+
 // Changes returns a channel that gets a value after a topic may have changed, until the context ends. If it changes
-// several times before the value is received, there is one value.
+// several times before the value is received, there is one value. A reader of a topic that subscribes to it gets the
+// last result of a read until the topic changes.
 func (h *Hub) Changes(ctx context.Context, topic Topic) <-chan struct{} {
-	_ = topic
-	return ctx.Done()
+	return h.subject(topic).subscribe(ctx)
+}
+
+// subject returns the subject of a topic.
+func (h *Hub) subject(topic Topic) *subject {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.subjects[topic]
+	if s == nil {
+		s = newSubject(h, topic)
+		h.subjects[topic] = s
+	}
+	return s
+}
+
+// A releaseList is the result of a read of all releases.
+type releaseList struct {
+	listed  []state.ListedRelease
+	records []*record.Record
+}
+
+// read reads the state of a topic. It returns nil for topics that pages read themselves.
+func (h *Hub) read(ctx context.Context, topic Topic) (any, error) {
+	h.refreshKinds(false)
+	switch topic.Kind {
+	case OfRelease:
+		return nilIfFailed(h.readRelease(ctx, topic))
+	case OfReleases:
+		return nilIfFailed(h.readReleases(ctx))
+	default:
+		return nil, nil
+	}
+}
+
+func nilIfFailed[T any](result *T, err error) (any, error) {
+	if result == nil {
+		return nil, err
+	}
+	return result, err
+}
+
+// kindsInterval is the interval at which a read discovers the kinds of the cluster again.
+const kindsInterval = 30 * time.Second
+
+// refreshKinds makes the next read discover the kinds of the cluster, if the last discovery is old or the kinds have
+// changed.
+func (h *Hub) refreshKinds(haveChanged bool) {
+	h.discovery.Lock()
+	defer h.discovery.Unlock()
+	if now := time.Now(); haveChanged || now.Sub(h.refreshed) > kindsInterval {
+		h.refreshed = now
+		h.Cluster.Refresh()
+	}
+}
+
+func (h *Hub) readReleases(ctx context.Context) (*releaseList, error) {
+	if err := waiter.Reach(ctx, h.Cluster); err != nil {
+		return nil, err
+	}
+	listed, err := h.reader(h.Namespace).List(ctx)
+	records, _ := record.List(ctx, h.Cluster.Client, h.Namespace) // only for the kinds to watch
+	return &releaseList{listed, records}, err
+}
+
+func (h *Hub) readRelease(ctx context.Context, topic Topic) (*Release, error) {
+	status, err := h.reader(topic.Namespace).CurrentStatus(ctx, topic.Name)
+	if err != nil {
+		return nil, err
+	}
+	release := &Release{Namespace: topic.Namespace, Status: status, Record: status.Record()}
+	release.objects = sync.OnceValue(status.AllObjects)
+	h.addFiles(ctx, release)
+	release.estimate()
+	return release, nil
 }
 
 func (h *Hub) reader(namespace string) *state.Reader {
 	return &state.Reader{Cluster: h.Cluster, Namespace: namespace,
-		Applied: func(ctx context.Context, namespace, release string) []*payload.Manifest {
-			read, err := h.Open(ctx, namespace, release, "")
-			if err != nil {
+		Applied: func(ctx context.Context, namespace string, known *record.Record) []*payload.Manifest {
+			files := h.filesOf(namespace, known)
+			defer files.mu.Unlock()
+			if files.read(ctx, h, namespace, known); files.payload == nil {
 				return nil
 			}
-			return read.Manifests
+			return files.payload.Manifests
 		}}
 }

@@ -1,0 +1,338 @@
+package live
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/runlevel/runlevel/internal/cluster/resourcewatch"
+	"github.com/runlevel/runlevel/internal/cluster/waiter"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// watches are the watches of a subject, as long as it has subscribers.
+type watches struct {
+	subject *subject
+	ctx     context.Context
+	end     context.CancelFunc
+	changed chan struct{} // has a value after a change
+
+	mu      sync.Mutex
+	running map[source]*sourceWatch
+	locks   map[string]lockState // by namespace and name of the Lease
+}
+
+// A sourceWatch is a running watch.
+type sourceWatch struct {
+	stop     context.CancelFunc
+	isSynced bool
+	isBroken bool // changes are not seen
+}
+
+func startWatches(ctx context.Context, s *subject) *watches {
+	w := &watches{
+		subject: s,
+		changed: make(chan struct{}, 1),
+		running: map[source]*sourceWatch{},
+		locks:   map[string]lockState{},
+	}
+	w.ctx, w.end = context.WithCancel(ctx)
+	return w
+}
+
+// longestWatchPause is the longest pause before a failed watch restarts. Until then, the topic is polled.
+const longestWatchPause = 15 * time.Second
+
+// polling is the pause between two reads while changes are not seen.
+var polling = waiter.Pause{Shortest: 2 * time.Second, Longest: 30 * time.Second, PerLook: 10}
+
+// await waits until the topic may have changed. It returns false when the watches end.
+func (w *watches) await() bool {
+	w.subject.mu.Lock()
+	poll := time.Now().Add(polling.After(0, w.subject.took))
+	w.subject.mu.Unlock()
+	for {
+		timer := time.NewTimer(w.untilCheck(poll))
+		select {
+		case <-w.ctx.Done():
+			timer.Stop()
+			return false
+		case <-w.changed:
+			timer.Stop()
+			return true
+		case <-timer.C:
+			if w.isDue(poll) {
+				return true
+			}
+		}
+	}
+}
+
+// pause waits. It returns false if the watches end before.
+func (w *watches) pause(pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-w.ctx.Done():
+		return false
+	}
+}
+
+// untilCheck returns the time until isDue may return true without a change.
+func (w *watches) untilCheck(poll time.Time) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	next := time.Hour
+	if w.isBlind() {
+		next = time.Until(poll)
+	}
+	for _, lock := range w.locks {
+		if !lock.isExpired && !lock.expires.IsZero() {
+			next = min(next, lock.expires.Sub(w.subject.hub.Cluster.Now()))
+		}
+	}
+	return max(next, 0)
+}
+
+// isDue reports whether it is time to poll, or a lock has expired.
+func (w *watches) isDue(poll time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	isDue := w.isBlind() && !time.Now().Before(poll)
+	for name, lock := range w.locks {
+		if !lock.isExpired && lock.hasExpired(w.subject.hub.Cluster.Now()) {
+			lock.isExpired, isDue = true, true
+			w.locks[name] = lock
+		}
+	}
+	return isDue
+}
+
+// isBlind reports whether changes of a source are not seen.
+func (w *watches) isBlind() bool {
+	for _, running := range w.running {
+		if running.isBroken {
+			return true
+		}
+	}
+	return false
+}
+
+// signal notes that the topic may have changed.
+func (w *watches) signal() {
+	select {
+	case w.changed <- struct{}{}:
+	default: // it has a value already
+	}
+}
+
+// follow watches sources from now on, and no others.
+func (w *watches) follow(wanted []source) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	isWanted := map[source]bool{}
+	for _, item := range wanted {
+		isWanted[item] = true
+		if w.running[item] != nil {
+			continue
+		}
+		ctx, stop := context.WithCancel(w.ctx)
+		running := &sourceWatch{stop: stop}
+		w.running[item] = running
+		go item.watch(ctx, w, running)
+	}
+	for item, running := range w.running {
+		if !isWanted[item] {
+			w.remove(item, running)
+		}
+	}
+}
+
+// remove ends the watch of a source.
+func (w *watches) remove(item source, running *sourceWatch) {
+	running.stop()
+	if w.running[item] == running {
+		delete(w.running, item)
+	}
+}
+
+// synced notes that a source is watched, or can't be. When all are, changes since the last read may have been missed.
+func (w *watches) synced(running *sourceWatch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if running.isSynced {
+		w.signal() // it was listed again
+		return
+	}
+	running.isSynced = true
+	w.signalIfSynced()
+}
+
+func (w *watches) signalIfSynced() {
+	for _, other := range w.running {
+		if !other.isSynced {
+			return
+		}
+	}
+	w.signal()
+}
+
+// setBroken notes whether changes of a source are seen. Both are reasons to read.
+func (w *watches) setBroken(running *sourceWatch, isBroken bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if running.isBroken != isBroken {
+		running.isBroken = isBroken
+		w.signal()
+	}
+}
+
+// watch watches the objects of a source. Kinds that the cluster does not serve have none.
+func (s source) watch(ctx context.Context, w *watches, running *sourceWatch) {
+	c := w.subject.hub.Cluster
+	if s.kind == kinds.Lease {
+		leases := c.Client.CoordinationV1().Leases(s.namespace)
+		runWatch(ctx, w, running, lockHandler{w, running}, resourcewatch.ListerWatcher[*coordinationv1.LeaseList]{
+			List: leases.List, Watch: leases.Watch, Client: c.Client, Labels: s.labels, Fields: s.fields,
+		})
+		return
+	}
+	resource, err := c.FindKind(ctx, s.kind)
+	if err != nil { // the next read follows it again
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.remove(s, running)
+		return
+	}
+	objects := c.Metadata.Resource(resource.GroupVersionResource).Namespace(s.namespace)
+	from := resourcewatch.ListerWatcher[*metav1.PartialObjectMetadataList]{
+		List: objects.List, Watch: objects.Watch, Client: c.Metadata, Labels: s.labels, Fields: s.fields, Trim: trim,
+	}
+	runWatch(ctx, w, running, objectHandler{w, running, s}, from)
+}
+
+// trim removes what a watch does not need from the metadata of an object.
+func trim(object any) {
+	if metadata, isMetadata := object.(metav1.Object); isMetadata {
+		metadata.SetManagedFields(nil)
+		metadata.SetAnnotations(nil)
+	}
+}
+
+// runWatch watches until the context ends, and notes failures.
+func runWatch[T resourcewatch.WatchedObject, L runtime.Object](ctx context.Context, w *watches, running *sourceWatch,
+	handler resourcewatch.EventHandler[T], from resourcewatch.ListerWatcher[L]) {
+	note := func(ctx context.Context, err error) {
+		if err != nil && ctx.Err() == nil {
+			w.setBroken(running, true)
+		}
+	}
+	list, open := from.List, from.Watch
+	from.List = func(ctx context.Context, options metav1.ListOptions) (L, error) {
+		found, err := list(ctx, options)
+		note(ctx, err)
+		return found, err
+	}
+	from.Watch = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		opened, err := open(ctx, options)
+		note(ctx, err)
+		if err == nil {
+			w.setBroken(running, false)
+		}
+		return opened, err
+	}
+	resourcewatch.Run(ctx, from, handler, longestWatchPause, func(error) {})
+}
+
+// An objectHandler handles the events on the metadata of objects.
+type objectHandler struct {
+	*watches
+	running *sourceWatch
+	source  source
+}
+
+// OnChange handles a change of an object.
+func (h objectHandler) OnChange(*metav1.PartialObjectMetadata, bool) {
+	if h.source.kind == kinds.CustomResourceDefinition {
+		h.subject.hub.refreshKinds(true)
+	}
+	h.signal()
+}
+
+// OnList handles a list.
+func (h objectHandler) OnList([]*metav1.PartialObjectMetadata, string) { h.synced(h.running) }
+
+// A lockState is what matters of a Lease: who holds it, and when it expires.
+type lockState struct {
+	holder    string
+	since     time.Time
+	expires   time.Time // by the clock of the server; zero if nobody holds it
+	isExpired bool      // this was told
+}
+
+// clockTolerance is how far the clock of a server may be from our estimate of it.
+const clockTolerance = 2 * time.Second
+
+func lockStateOf(lease *coordinationv1.Lease) lockState {
+	var state lockState
+	spec := lease.Spec
+	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" {
+		return state
+	}
+	state.holder = *spec.HolderIdentity
+	if spec.AcquireTime != nil {
+		state.since = spec.AcquireTime.Time
+	}
+	if spec.RenewTime != nil && spec.LeaseDurationSeconds != nil {
+		duration := time.Duration(*spec.LeaseDurationSeconds) * time.Second
+		state.expires = spec.RenewTime.Add(duration + clockTolerance)
+	}
+	return state
+}
+
+func (l lockState) hasExpired(now time.Time) bool { return !l.expires.IsZero() && now.After(l.expires) }
+
+// A lockHandler handles the events on the Leases of locks, which are renewed every few seconds.
+type lockHandler struct {
+	*watches
+	running *sourceWatch
+}
+
+// OnChange handles a change of a Lease. A renewal is none.
+func (h lockHandler) OnChange(lease *coordinationv1.Lease, exists bool) {
+	if h.note(lease, exists) {
+		h.signal()
+	}
+}
+
+// OnList handles a list.
+func (h lockHandler) OnList(leases []*coordinationv1.Lease, _ string) {
+	for _, lease := range leases {
+		h.note(lease, true)
+	}
+	h.synced(h.running)
+}
+
+// note notes the state of a Lease, and reports whether it is another one.
+func (h lockHandler) note(lease *coordinationv1.Lease, exists bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	name := lease.Namespace + "/" + lease.Name
+	before, wasKnown := h.locks[name]
+	if !exists {
+		delete(h.locks, name)
+		return true
+	}
+	now := lockStateOf(lease)
+	now.isExpired = now.hasExpired(h.subject.hub.Cluster.Now())
+	h.locks[name] = now
+	return !wasKnown || before.holder != now.holder || !before.since.Equal(now.since) ||
+		before.isExpired != now.isExpired
+}
