@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -193,17 +192,8 @@ func (f *listFlags) lines(list *overview.Listing, now time.Time) []string {
 
 // unknownLines returns a line for each failed read.
 func unknownLines(list *overview.Listing) []string {
-	unknown := map[string]bool{}
-	for _, failed := range list.Unknown {
-		unknown[failed] = true
-	}
-	for i := range list.Machines {
-		for _, failed := range list.Machines[i].Unknown {
-			unknown[failed] = true
-		}
-	}
 	var lines []string
-	for _, failed := range slices.Sorted(maps.Keys(unknown)) {
+	for _, failed := range list.AllUnknown() {
 		lines = append(lines, "not known: "+printable.Line(failed))
 	}
 	return lines

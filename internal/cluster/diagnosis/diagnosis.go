@@ -40,7 +40,7 @@ const (
 // CanExplain reports whether Explain may find something about an object: its pods can be found,
 // or it configures a Service that the API server calls.
 func CanExplain(object *unstructured.Unstructured) bool {
-	return podsOf(object) != nil || object != nil && len(kinds.CalledServices(object)) > 0
+	return PodsOf(object) != nil || object != nil && len(kinds.CalledServices(object)) > 0
 }
 
 // A Diagnoser explains any number of objects at about the same time: the nodes of the cluster are listed once for all
@@ -64,7 +64,7 @@ func (d *Diagnoser) Explain(ctx context.Context, object *unstructured.Unstructur
 		return nil, nil
 	}
 	e := d.explainer(object.GetNamespace())
-	selection := podsOf(object)
+	selection := PodsOf(object)
 	if selection == nil {
 		lines := e.ofServices(ctx, object)
 		return lines, errors.Join(*e.failures...)
@@ -129,8 +129,8 @@ func (e *explainer) readError(action string, err error) error {
 // fail adds the failure of a read of cluster-scoped objects.
 func (e *explainer) fail(action string, err error) { e.note(ReadError(action, err)) }
 
-// podsOf returns the options that list the pods of an object; nil if it has none.
-func podsOf(object *unstructured.Unstructured) *metav1.ListOptions {
+// PodsOf returns the options that list the pods of an object; nil if it has none.
+func PodsOf(object *unstructured.Unstructured) *metav1.ListOptions {
 	if object == nil {
 		return nil
 	}

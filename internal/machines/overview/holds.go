@@ -24,6 +24,9 @@ func (h *Hold) message(now time.Time) diagnosis.Message {
 	return diagnosis.Message{Text: text, Details: h.remedy}
 }
 
+// Remedy returns advice for an administrator. A command comes last, on a line of its own.
+func (h *Hold) Remedy() []string { return h.remedy }
+
 // sentence returns a sentence with the reason why the machine waits.
 func (h *Hold) sentence() string {
 	switch h.Type {

@@ -99,6 +99,16 @@ func (l *Listing) addControlPlane(o *ControlPlane, q Query) {
 	}
 }
 
+// AllUnknown returns the failed reads of control planes and machines, each once.
+func (l *Listing) AllUnknown() []string {
+	unknown := slices.Clone(l.Unknown)
+	for i := range l.Machines {
+		unknown = append(unknown, l.Machines[i].Unknown...)
+	}
+	slices.Sort(unknown)
+	return slices.Compact(unknown)
+}
+
 // listObjects lists objects of a kind in the version that the cluster prefers.
 func listObjects[T any](ctx context.Context, g *gatherer, kind schema.GroupKind, q Query) ([]*T, error) {
 	return typedread.List[T](ctx, g.cluster, kind.WithVersion(""), q)

@@ -29,13 +29,7 @@ var objectTones = map[why.ObjectState]look.Tone{
 }
 
 // link returns an object as a link to its page.
-func (v releaseView) link(id kinds.ID) g.Node {
-	return look.Link{
-		Text: printable.Shorten(id.String(), maxName),
-		Address: v.site.releaseAddress(v.Namespace, v.Status.Release, "object",
-			"kind", id.GroupKind().String(), "namespace", id.Namespace, "name", id.Name),
-	}.Node()
-}
+func (v releaseView) link(id kinds.ID) g.Node { return v.site.objectLink(v.Release, id) }
 
 // command returns a command on the release.
 func (v releaseView) command(words ...string) g.Node {

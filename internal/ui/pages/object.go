@@ -2,10 +2,170 @@ package pages
 
 import (
 	"context"
+	"errors"
 	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/ui/live"
+	"github.com/runlevel/runlevel/internal/ui/look"
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// object returns the page on an object.
+// An objectView is what the sections of the page on an object have in common.
+type objectView struct {
+	*Site
+	ctx      context.Context
+	release  *live.Release     // nil for an object of no release
+	manifest *payload.Manifest // nil if the release does not have it, or its files can't be read
+	id       kinds.ID
+	resource schema.GroupResource
+	live     *unstructured.Unstructured // nil if it does not exist, or can't be read
+	unread   error                      // why it can't be read
+}
+
+// object returns the page on an object: why it is in its state, its differences from the release, events, the log of a
+// failing container, references and manifests.
 func (s *Site) object(ctx context.Context, namespace, name string, query url.Values) (*Content, error) {
-	return nil, ErrNotFound
+	kind := schema.ParseGroupKind(query.Get("kind"))
+	v := &objectView{Site: s, ctx: ctx, id: kinds.NewID(kind, query.Get("namespace"), query.Get("name"))}
+	if kind.Kind == "" || v.id.Name == "" {
+		return nil, ErrNotFound
+	}
+	content := s.contentOf(namespace, name, v.id.String())
+	if name == "" {
+		content = s.machinesContent(ctx, v.id.String())
+	} else if err := v.readRelease(namespace, name); err != nil {
+		return nil, err
+	}
+	if err := v.read(); err != nil {
+		content.add("why", "", h.P(look.Text(err.Error())))
+		return content, nil
+	}
+	parts := []struct {
+		id, title string
+		body      func() g.Group
+	}{
+		{"why", "Why", v.why},
+		{"diff", "Differences from the release", v.diff},
+		{"log", "Log of a failing container", v.log},
+		{"events", "Events", v.events},
+		{"references", "References", v.references},
+		{"live", "In the cluster", v.liveManifest},
+		{"manifest", "In the release", v.releaseManifest},
+	}
+	bodies := make([]g.Group, len(parts))
+	var group sync.WaitGroup
+	for i, part := range parts {
+		group.Go(func() { bodies[i] = part.body() })
+	}
+	group.Wait()
+	for i, part := range parts {
+		if bodies[i] != nil {
+			content.add(part.id, part.title, bodies[i]...)
+		}
+	}
+	return content, context.Cause(ctx)
+}
+
+// readRelease reads the release, and finds the manifest of the object.
+func (v *objectView) readRelease(namespace, name string) (err error) {
+	if v.release, err = v.Hub.Release(v.ctx, namespace, name); err != nil || v.release.Payload == nil {
+		return err
+	}
+	manifests := v.release.Payload.Manifests
+	if i := slices.IndexFunc(manifests, func(m *payload.Manifest) bool { return m.ID() == v.id }); i >= 0 {
+		v.manifest = manifests[i]
+	}
+	return nil
+}
+
+// read reads the object. It returns an error if the user may not read it.
+func (v *objectView) read() error {
+	v.resource = schema.ParseGroupResource(kinds.DefinitionName(v.id.GroupKind())) // if it is not served
+	served, err := v.Hub.Cluster.FindKind(v.ctx, v.id.GroupKind())
+	if err == nil {
+		v.resource = served.GroupVersionResource.GroupResource()
+	}
+	if err := v.mayDo("get"); err != nil {
+		return err
+	}
+	v.live, v.unread = v.Hub.Cluster.Get(v.ctx, v.id)
+	switch {
+	case apierrors.IsForbidden(v.unread):
+		return diagnosis.ReadError("get "+v.id.String(), v.unread)
+	case apierrors.IsNotFound(v.unread) || errors.Is(v.unread, cluster.ErrNotServed):
+		v.unread = nil
+	}
+	return nil
+}
+
+// mayDo returns an error unless the user has a right on the object.
+func (v *objectView) mayDo(verb string) error {
+	return v.may(v.ctx, authorizationv1.ResourceAttributes{
+		Verb: verb, Namespace: v.id.Namespace, Group: v.resource.Group, Resource: v.resource.Resource, Name: v.id.Name,
+	})
+}
+
+// why returns the state of the object, and why: as "runlevel why" does.
+func (v *objectView) why() g.Group {
+	query := why.ObjectQuery{Explainers: v.Hub.Explainers}
+	if v.release != nil && v.release.Record != nil {
+		query.Namespace, query.Records = v.release.Namespace, []*record.Record{v.release.Record}
+	}
+	deletes := v.manifest != nil && v.manifest.IsTombstone()
+	answers, err := why.Explain(v.ctx, v.Hub.Cluster, query, []why.NamedObject{{ID: v.id, Deletes: deletes}})
+	if err != nil {
+		return sentence(err.Error())
+	}
+	answer := answers[0]
+	nodes := g.Group{h.P(look.State(objectTones[answer.State], answer.State.Text())),
+		messages(v.now(), answer.Messages)}
+	var others g.Group
+	for _, need := range answer.Needs {
+		others = append(others, h.Li(v.objectLink(v.release, need.Object), look.Text(" "+need.Why)))
+	}
+	for _, hold := range answer.Holds {
+		text := " " + string(hold.State)
+		if hold.For != "" {
+			text += ": " + hold.For
+		}
+		others = append(others, h.Li(v.objectLink(v.release, hold.Object), look.Text(text)))
+	}
+	if len(others) > 0 {
+		nodes = append(nodes, h.H3(g.Text("Waits for")), h.Ul(others))
+	}
+	if v.unread != nil {
+		answer.Unknown = append(answer.Unknown, printable.RequestError(v.unread).Error())
+	}
+	if len(answer.Unknown) > 0 {
+		nodes = append(nodes, h.H3(g.Text("Not known")), look.List(answer.Unknown))
+	}
+	return nodes
+}
+
+// sentence returns a section that has only a sentence.
+func sentence(text string) g.Group { return g.Group{h.P(look.Text(text))} }
+
+// now returns the time with which ages are computed: that of the status, so that ages change only with it.
+func (v *objectView) now() time.Time {
+	if v.release != nil {
+		return v.release.Status.Time
+	}
+	return v.Hub.Cluster.Now()
 }

@@ -1,11 +1,207 @@
 package pages
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/session/state"
+	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/ui/live"
+	"github.com/runlevel/runlevel/internal/ui/look"
+	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// objects returns the objects of a release, by state, kind and words of a search.
+// maxOnPage limits the objects on a page.
+const maxOnPage = 100
+
+// objects returns the objects of a release, by state, kind, component and words of a search: the worst first.
 func (s *Site) objects(ctx context.Context, namespace, name string, query url.Values) (*Content, error) {
-	return nil, ErrNotFound
+	release, err := s.Hub.Release(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	content := s.contentOf(namespace, name, "Objects of release "+name)
+	list, err := s.Hub.Objects(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if list == nil {
+		content.add("objects", "", h.P(look.Text("The cluster has no record of release "+name+".")))
+		return content, nil
+	}
+	all := rowsOf(release, list)
+	shown := slices.DeleteFunc(slices.Clone(all), func(row objectRow) bool { return !row.fits(query) })
+	content.add("filter", "", s.objectFilter(namespace, name, query, all))
+	content.add("objects", "", s.objectTable(release, shown, len(all), query)...)
+	notes := slices.Clone(list.Unknown)
+	if list.Missing > 0 {
+		notes = append(notes, fmt.Sprintf("the names of %s, deleted since the release was applied",
+			printable.Count(list.Missing, "object")))
+	}
+	if len(notes) > 0 {
+		content.add("unknown", "Not known", look.List(notes))
+	}
+	return content, nil
+}
+
+// An objectRow is an object in the table.
+type objectRow struct {
+	state.Object
+	place graph.Name // level and component; empty if the files of the release are not known
+	rank  int        // the worst first
+}
+
+// rowsOf returns the rows of all objects. The status of the release has those that are not in their wanted state, the
+// worst first; the others follow, by kind and name.
+func rowsOf(release *live.Release, list *state.ObjectList) []objectRow {
+	places, ranks := map[kinds.ID]graph.Name{}, map[kinds.ID]int{}
+	if release.Payload != nil {
+		for _, m := range release.Payload.Manifests {
+			places[m.ID()] = graph.ParseName(m.File())
+		}
+	}
+	bad := len(release.Status.Objects)
+	for i, answer := range release.Status.Objects {
+		ranks[answer.Object] = i - bad
+	}
+	var rows []objectRow
+	for _, object := range list.Objects {
+		row := objectRow{Object: object, place: places[object.Object], rank: ranks[object.Object]}
+		if row.rank == 0 && object.State != why.Ready {
+			row.rank = -bad - 1
+		}
+		rows = append(rows, row)
+	}
+	slices.SortStableFunc(rows, func(a, b objectRow) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), kinds.Compare(a.Object.Object, b.Object.Object))
+	})
+	return rows
+}
+
+// fits reports whether the filters of a query let a row through.
+func (r objectRow) fits(query url.Values) bool {
+	id := r.Object.Object
+	text := strings.ToLower(strings.Join([]string{id.GroupKind().String(), id.Namespace, id.Name, r.Message}, " "))
+	for _, word := range strings.Fields(strings.ToLower(query.Get("q"))) {
+		if !strings.Contains(text, word) {
+			return false
+		}
+	}
+	for name, value := range map[string]string{
+		"kind": id.GroupKind().String(), "state": string(r.State), "level": r.place.Level,
+		"component": r.place.Component,
+	} {
+		if wanted := query.Get(name); wanted != "" && wanted != value {
+			return false
+		}
+	}
+	return true
+}
+
+// objectFilter returns the form with the filters. In an export, no server answers it.
+func (s *Site) objectFilter(namespace, name string, query url.Values, rows []objectRow) g.Node {
+	if s.Find != nil {
+		return nil
+	}
+	choices := map[string]map[string]string{"kind": {}, "state": {}, "level": {}, "component": {}} // text by value
+	for _, row := range rows {
+		kind := row.Object.Object.GroupKind().String()
+		choices["kind"][kind] = kind
+		choices["state"][string(row.State)] = row.State.Text()
+		choices["level"][row.place.Level] = row.place.Level
+		choices["component"][row.place.Component] = row.place.Component
+	}
+	fields := g.Group{h.Label(g.Text("Words"),
+		h.Input(h.ID("q"), h.Name("q"), h.Type("search"), h.Value(query.Get("q"))))}
+	for _, name := range []string{"kind", "state", "level", "component"} {
+		delete(choices[name], "")
+		if len(choices[name]) > 0 {
+			fields = append(fields, choice(name, query.Get(name), choices[name]))
+		}
+	}
+	return h.Form(h.Method("get"), h.Action(s.releaseAddress(namespace, name, "objects")), h.Role("search"), fields,
+		h.Button(h.Type("submit"), g.Text("Filter")))
+}
+
+// choice returns a field of a form with a value of several, or with none.
+func choice(name, chosen string, texts map[string]string) g.Node {
+	options := g.Group{h.Option(h.Value(""), g.Text("all"))}
+	for _, value := range slices.Sorted(maps.Keys(texts)) {
+		options = append(options,
+			h.Option(h.Value(value), g.If(value == chosen, h.Selected()), look.Text(texts[value])))
+	}
+	return h.Label(g.Text(strings.ToUpper(name[:1])+name[1:]), h.Select(h.ID(name), h.Name(name), options))
+}
+
+// objectTable returns the rows of one page, their number, and links to the pages beside it.
+func (s *Site) objectTable(release *live.Release, rows []objectRow, total int, query url.Values) []g.Node {
+	pages := max(1, (len(rows)+maxOnPage-1)/maxOnPage)
+	page, _ := strconv.Atoi(query.Get("page"))
+	page = min(max(page, 1), pages)
+	first := (page - 1) * maxOnPage
+	table := look.Table{
+		Caption: "Objects",
+		Columns: []string{"Kind", "Namespace", "Name", "State", "Why", "Level", "Component", "Age"},
+	}
+	now := release.Status.Time
+	for _, row := range rows[first:min(first+maxOnPage, len(rows))] {
+		id, age := row.Object.Object, g.Node(g.Text("-"))
+		if row.Created != nil {
+			age = look.Age(now, *row.Created)
+		}
+		name := look.Link{Text: printable.Line(id.Name), Address: s.objectAddress(release, id)}
+		table.Rows = append(table.Rows, []g.Node{
+			look.Text(id.GroupKind().String()), look.Text(cmp.Or(id.Namespace, "-")), name.Node(),
+			look.State(objectTones[row.State], row.State.Text()), look.Prose(now, row.Message),
+			look.Text(row.place.Level), look.Text(row.place.Component), age,
+		})
+		table.IDs = append(table.IDs, objectID("object", id))
+	}
+	count := fmt.Sprintf("%s of %d", printable.Count(len(rows), "object"), total)
+	if len(rows) == total {
+		count = printable.Count(total, "object")
+	}
+	if pages > 1 {
+		count += fmt.Sprintf(", page %d of %d", page, pages)
+	}
+	nodes := []g.Node{h.P(g.Text(count))}
+	if len(table.Rows) > 0 {
+		nodes = append(nodes, table.Node())
+	}
+	return append(nodes, s.pageLinks(release, page, pages, query))
+}
+
+// pageLinks returns links to the pages before and after a page; nil if there is only one.
+func (s *Site) pageLinks(release *live.Release, page, pages int, query url.Values) g.Node {
+	var links g.Group
+	for _, other := range []struct {
+		text   string
+		number int
+	}{{"First page", 1}, {"Previous page", page - 1}, {"Next page", page + 1}, {"Last page", pages}} {
+		if other.number < 1 || other.number > pages || other.number == page {
+			continue
+		}
+		var pairs []string
+		for _, name := range []string{"q", "kind", "state", "level", "component"} {
+			pairs = append(pairs, name, query.Get(name))
+		}
+		pairs = append(pairs, "page", strconv.Itoa(other.number))
+		address := s.releaseAddress(release.Namespace, release.Status.Release, "objects", pairs...)
+		links = append(links, h.Li(look.Link{Text: other.text, Address: address}.Node()))
+	}
+	if len(links) == 0 {
+		return nil
+	}
+	return h.Nav(h.Aria("label", "Pages of the table"), h.Ul(links))
 }

@@ -35,6 +35,8 @@ type Site struct {
 	Allow func(context.Context, authorizationv1.ResourceAttributes) error
 	// Find returns the address under which a page is found in an export; "" if it is not there. It is nil on a server.
 	Find func(address string) string
+
+	diffs diffCache
 }
 
 // A Content is a page, and what changes it.
@@ -53,6 +55,8 @@ func (s *Site) Page(ctx context.Context, address *url.URL) (*Content, error) {
 		return s.cluster(ctx)
 	case len(parts) == 1 && parts[0] == "machines":
 		return s.machines(ctx, address.Query())
+	case len(parts) == 1 && parts[0] == "object":
+		return s.object(ctx, "", "", address.Query())
 	case len(parts) >= 3 && parts[0] == "releases":
 		return s.ofRelease(ctx, parts[1], parts[2], parts[3:], address.Query())
 	default:

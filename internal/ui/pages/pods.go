@@ -1,0 +1,162 @@
+package pages
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/ui/look"
+)
+
+// Limits of what is read about the pods of an object, and shown.
+const (
+	maxListed   = 500 // pods, or events
+	maxEvents   = 20
+	maxLogLines = 40
+	maxLogBytes = 64 << 10
+)
+
+// log returns the last lines of the log of a container that fails; nil if the object has no pods.
+func (v *objectView) log() g.Group {
+	pods, err := v.pods()
+	if err != nil {
+		return sentence(err.Error())
+	}
+	if pods == nil {
+		return nil
+	}
+	problems := ready.PodProblems(pods, nil, ready.Dependencies{})
+	i := slices.IndexFunc(problems, func(p ready.PodProblem) bool { return p.WantsLog })
+	if i < 0 {
+		return sentence("No container of its pods fails.")
+	}
+	problem := problems[i]
+	_, pod, _ := strings.Cut(problem.Object, "/")
+	right := authorizationv1.ResourceAttributes{
+		Verb: "get", Namespace: v.id.Namespace, Resource: "pods", Subresource: "log", Name: pod,
+	}
+	if err := v.may(v.ctx, right); err != nil {
+		return sentence(err.Error())
+	}
+	text, err := v.Hub.Cluster.Client.CoreV1().Pods(v.id.Namespace).GetLogs(pod, &corev1.PodLogOptions{
+		Container: problem.Container, Previous: problem.Previous,
+		TailLines: new(int64(maxLogLines)), LimitBytes: new(int64(maxLogBytes)),
+	}).DoRaw(v.ctx)
+	if err != nil {
+		return sentence(diagnosis.ReadError("get pods/log of pod "+pod+" in namespace "+v.id.Namespace, err).Error())
+	}
+	title := fmt.Sprintf("Container %s of pod %s", problem.Container, pod)
+	if problem.Previous {
+		title += ", before it was restarted"
+	}
+	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	return g.Group{
+		h.P(look.Text(problem.Message)), h.H3(look.Text(title)), block("Log", lines, maxLogLines),
+	}
+}
+
+// pods lists the pods of the object; nil if it can't have pods.
+func (v *objectView) pods() ([]corev1.Pod, error) {
+	selection := diagnosis.PodsOf(v.live)
+	if selection == nil {
+		return nil, nil
+	}
+	right := authorizationv1.ResourceAttributes{Verb: "list", Namespace: v.id.Namespace, Resource: "pods"}
+	if err := v.may(v.ctx, right); err != nil {
+		return nil, err
+	}
+	selection.Limit = maxListed
+	listed, err := v.Hub.Cluster.Client.CoreV1().Pods(v.id.Namespace).List(v.ctx, *selection)
+	if err != nil {
+		return nil, diagnosis.ReadError("list pods in namespace "+v.id.Namespace, err)
+	}
+	return listed.Items, nil
+}
+
+// events returns the newest events about the object and its pods.
+func (v *objectView) events() g.Group {
+	found, err := v.eventsAbout(fields.Set{"involvedObject.kind": v.id.Kind, "involvedObject.name": v.id.Name})
+	if err != nil {
+		return sentence(err.Error())
+	}
+	if pods, err := v.pods(); err == nil && len(pods) > 0 && v.id.Kind != "Pod" {
+		names := map[string]bool{}
+		for i := range pods {
+			names[pods[i].Name] = true
+		}
+		ofPods, err := v.eventsAbout(fields.Set{"involvedObject.kind": "Pod"})
+		if err != nil {
+			return sentence(err.Error())
+		}
+		found = append(found, slices.DeleteFunc(ofPods, func(e corev1.Event) bool {
+			return !names[e.InvolvedObject.Name]
+		})...)
+	}
+	slices.SortStableFunc(found, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })
+	table := look.Table{Caption: "Events", Columns: []string{"Age", "Object", "Reason", "Message"}}
+	for i := range found[:min(maxEvents, len(found))] {
+		event := &found[i]
+		reason := look.Text(event.Reason)
+		if event.Type == corev1.EventTypeWarning {
+			reason = look.State(look.Bad, event.Reason)
+		}
+		message := event.Message
+		if event.Count > 1 {
+			message += fmt.Sprintf(" (%d times)", event.Count)
+		}
+		table.Rows = append(table.Rows, []g.Node{
+			look.Age(v.now(), eventTime(event)),
+			look.Text(event.InvolvedObject.Kind + " " + event.InvolvedObject.Name), reason, look.Text(message),
+		})
+	}
+	if len(found) == 0 {
+		return sentence("There are no events. Clusters delete events after a while, by default after an hour.")
+	}
+	nodes := g.Group{table.Node()}
+	if more := len(found) - maxEvents; more > 0 {
+		nodes = append(nodes, h.P(g.Textf("and %d older ones", more)))
+	}
+	return nodes
+}
+
+// eventsAbout lists the events with some fields in the namespace of the object. Events about cluster-scoped objects are
+// in the default namespace.
+func (v *objectView) eventsAbout(selected fields.Set) ([]corev1.Event, error) {
+	namespace := cmp.Or(v.id.Namespace, metav1.NamespaceDefault)
+	right := authorizationv1.ResourceAttributes{Verb: "list", Namespace: namespace, Resource: "events"}
+	if err := v.may(v.ctx, right); err != nil {
+		return nil, err
+	}
+	listed, err := v.Hub.Cluster.Client.CoreV1().Events(namespace).List(v.ctx,
+		metav1.ListOptions{FieldSelector: selected.String(), Limit: maxListed})
+	if err != nil {
+		return nil, diagnosis.ReadError("list events in namespace "+namespace, err)
+	}
+	return listed.Items, nil
+}
+
+// eventTime returns when an event was last observed: there are two APIs of events.
+func eventTime(event *corev1.Event) time.Time {
+	switch {
+	case event.Series != nil:
+		return event.Series.LastObservedTime.Time
+	case !event.LastTimestamp.IsZero():
+		return event.LastTimestamp.Time
+	case !event.EventTime.IsZero():
+		return event.EventTime.Time
+	default:
+		return event.CreationTimestamp.Time
+	}
+}
