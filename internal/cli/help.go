@@ -19,6 +19,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/review"
 	"github.com/runlevel/runlevel/internal/cli/sandbox"
 	"github.com/runlevel/runlevel/internal/cli/state"
+	"github.com/runlevel/runlevel/internal/cli/ui"
 	"github.com/runlevel/runlevel/internal/machines/overview"
 )
 
@@ -50,6 +51,7 @@ func verbGroups(streams core.Streams) []verbGroup {
 			machines.New(streams),
 			state.NewSnapshot(streams),
 			state.NewStatus(streams),
+			ui.New(streams, overview.Explainers()...),
 			state.NewWait(streams),
 			state.NewWhy(streams, overview.Explainers()...),
 		}},

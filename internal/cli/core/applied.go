@@ -27,11 +27,44 @@ func (f *ClusterFlags) OpenApplied(ctx context.Context, name, version string) (*
 	if err != nil {
 		return nil, err
 	}
-	kept, err := f.findCopy(ctx, c, name, version)
+	return appliedVersions{c, f.Namespace}.OpenApplied(ctx, name, version)
+}
+
+// ReadApplied returns the manifests that were applied last, by the record of their release; none if they can't be read.
+func (f *ClusterFlags) ReadApplied(ctx context.Context, namespace string, known *record.Record) []*payload.Manifest {
+	c, err := f.Connect(ctx)
+	if err != nil {
+		return nil
+	}
+	read, err := ReadAppliedVersion(ctx, c, namespace, known.Release, "")
+	if err != nil {
+		return nil
+	}
+	return read.Manifests
+}
+
+// ReadAppliedVersion reads a version of a release from its copy in a cluster: its revision, or "" for the last one. It
+// returns the part of it that can be read.
+func ReadAppliedVersion(ctx context.Context, c *cluster.Cluster, namespace, name,
+	revision string) (*payload.Payload, error) {
+	read, _, err := loader.Parse(ctx, name+"@"+revision,
+		loader.Options{Source: source.Options{Versions: appliedVersions{c, namespace}}})
+	return read, err
+}
+
+// appliedVersions are the versions of releases whose records are in a namespace.
+type appliedVersions struct {
+	cluster   *cluster.Cluster
+	namespace string
+}
+
+// OpenApplied opens a version from its copy.
+func (a appliedVersions) OpenApplied(ctx context.Context, name, version string) (*source.Release, error) {
+	kept, err := a.findCopy(ctx, name, version)
 	if err != nil {
 		return nil, err
 	}
-	unpacked, err := files.Store{Cluster: c, Namespace: f.Namespace, Release: name}.Read(ctx, kept)
+	unpacked, err := a.copies(name).Read(ctx, kept)
 	if err != nil {
 		return nil, err
 	}
@@ -39,16 +72,8 @@ func (f *ClusterFlags) OpenApplied(ctx context.Context, name, version string) (*
 		nil
 }
 
-// ReadApplied returns the manifests that were applied last, by the record of their release; none if they can't be read.
-func (f *ClusterFlags) ReadApplied(ctx context.Context, namespace string, known *record.Record) []*payload.Manifest {
-	clusterFlags, release := *f, ReleaseFlags{}
-	clusterFlags.Namespace = namespace
-	release.ReadFrom(&clusterFlags)
-	read, _, err := release.Parse(ctx, known.Release+"@", io.Discard)
-	if err != nil {
-		return nil
-	}
-	return read.Manifests
+func (a appliedVersions) copies(name string) files.Store {
+	return files.Store{Cluster: a.cluster, Namespace: a.namespace, Release: name}
 }
 
 // NameOrSource returns the SOURCE of an argument, which is the name of a release or a SOURCE. A name means the last
@@ -79,8 +104,8 @@ func (f *ClusterFlags) NameOrSource(ctx context.Context, argument string, progre
 
 // findCopy returns the digest of the copy of a version. If the record was lost, the annotations of the copies have
 // their versions.
-func (f *ClusterFlags) findCopy(ctx context.Context, c *cluster.Cluster, name, version string) (string, error) {
-	known, found, err := record.NewStore(c.Client, f.Namespace, name).Load(ctx)
+func (a appliedVersions) findCopy(ctx context.Context, name, version string) (string, error) {
+	known, found, err := record.NewStore(a.cluster.Client, a.namespace, name).Load(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -95,7 +120,7 @@ func (f *ClusterFlags) findCopy(ctx context.Context, c *cluster.Cluster, name, v
 	default:
 		return entry.Files.Digest, nil
 	}
-	stored, err := files.Store{Cluster: c, Namespace: f.Namespace, Release: name}.List(ctx)
+	stored, err := a.copies(name).List(ctx)
 	if err != nil {
 		return "", missing
 	}
@@ -107,7 +132,7 @@ func (f *ClusterFlags) findCopy(ctx context.Context, c *cluster.Cluster, name, v
 	if !found && len(known.History) == 0 {
 		return "",
 			fmt.Errorf("namespace %s has no record of a release %q: \"runlevel list\" lists all releases",
-				f.Namespace, name)
+				a.namespace, name)
 	}
 	return "", missing
 }

@@ -26,6 +26,8 @@ var (
 // A Page is an HTML document.
 type Page struct {
 	Title    string
+	State    string // state of the release in a short line, which a live page announces when it changes
+	Note     string // a line above the title, for example the time of an export
 	Trail    []Link // the pages above this one
 	Menu     []Link // pages beside this one
 	Sections []Section
@@ -47,40 +49,13 @@ const (
 	ScriptAddress = "/assets/page.js"
 )
 
-// Serve writes a page that loads its assets from the server, and keeps itself current by the events of an address.
-// Without an address, it does not.
-func (p Page) Serve(out io.Writer, events string) error {
-	head := g.Group{h.Link(h.Rel("stylesheet"), h.Href(StyleAddress))}
-	if events != "" {
-		head = append(head, h.Script(h.Src(ScriptAddress), h.Defer()))
-	}
-	return p.write(out, head, h.Data("events", events))
-}
-
 // WriteFile writes a page that needs no other file.
 func (p Page) WriteFile(out io.Writer) error {
-	return p.write(out, g.Group{h.StyleEl(g.Raw(Style))}, nil)
-}
-
-func (p Page) write(out io.Writer, head g.Group, body g.Node) error {
-	var sections g.Group
-	for _, section := range p.Sections {
-		sections = append(sections, section.Node())
+	rendered, err := p.Render()
+	if err != nil {
+		return err
 	}
-	document := h.Doctype(h.HTML(h.Lang("en"),
-		h.Head(
-			h.Meta(h.Charset("utf-8")),
-			h.Meta(h.Name("viewport"), h.Content("width=device-width, initial-scale=1")),
-			h.TitleEl(g.Text(p.Title+" · Runlevel")),
-			head,
-		),
-		h.Body(body,
-			h.A(h.Class("skip"), h.Href("#main"), g.Text("Skip to content")),
-			h.Header(links("Path", p.Trail), links("Pages", p.Menu)),
-			h.Main(h.ID("main"), h.TabIndex("-1"), h.H1(g.Text(p.Title)), sections),
-		),
-	))
-	return document.Render(out)
+	return rendered.write(out, h.StyleEl(g.Raw(Style)), nil)
 }
 
 // Node returns the element of a section.
