@@ -144,6 +144,7 @@ func (f *graphFlags) draw(streams core.Streams, ref string, release *payload.Pay
 	g := graph.Build(release.Manifests, graph.Options{Mode: f.mode, Attempt: f.attempt})
 	picture := draw.Picture{
 		Graph:     g,
+		Mode:      f.mode,
 		Title:     title(ref, release, f.mode),
 		Manifests: f.manifests,
 		Reasons:   reasonsOf(release),

@@ -9,25 +9,37 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/graph/draw"
 )
 
-// A Tone is what a state means: its colour and its symbol.
-type Tone string
+// A Tone is the meaning of a state, with a colour and a symbol.
+type Tone = draw.Tone
 
 // The tones.
 const (
-	Good    Tone = "good"    // done, ready
-	Active  Tone = "active"  // being applied
-	Waiting Tone = "waiting" // applied, and not ready
-	Bad     Tone = "bad"     // failed, or degraded
-	Deleted Tone = "deleted" // being deleted
-	Later   Tone = "later"   // its turn comes later
-	Unknown Tone = "unknown"
+	Good    = draw.Good    // done, ready
+	Active  = draw.Active  // being applied
+	Waiting = draw.Waiting // applied, and not ready
+	Bad     = draw.Bad     // failed, or degraded
+	Deleted = draw.Deleted // being deleted
+	Later   = draw.Later   // its turn comes later
+	Unknown = draw.Unknown
 )
 
 // State returns a state in words, with the colour and the symbol of its tone.
 func State(tone Tone, text string) g.Node {
-	return h.Span(h.Class("state "+string(tone)), Text(text))
+	return h.Span(h.Class("state "+string(tone)), symbol(tone), h.Span(Text(text)))
+}
+
+// Notice returns text that stands out, such as a problem.
+func Notice(tone Tone, content ...g.Node) g.Node {
+	return h.Div(h.Class("notice "+string(tone)), symbol(tone), h.Div(content...))
+}
+
+// symbol returns the symbol of a tone. Screen readers skip it: the word next to it says the same.
+func symbol(tone Tone) g.Node {
+	return h.SVG(h.Class("symbol"), g.Attr("viewBox", "0 0 16 16"), h.Aria("hidden", "true"),
+		g.El("path", g.Attr("d", tone.Symbol())))
 }
 
 // The limits of text from outside: characters in a line, and lines.
@@ -63,11 +75,6 @@ func List(texts []string) g.Node {
 		return nil
 	}
 	return h.Ul(g.Map(texts, func(text string) g.Node { return h.Li(Text(text)) }))
-}
-
-// Notice returns a paragraph that stands out: a problem, or what to know before reading on.
-func Notice(tone Tone, content ...g.Node) g.Node {
-	return h.Div(h.Class("notice "+string(tone)), h.Div(content...))
 }
 
 // Progress returns a bar with how much is done, and the same in words.
@@ -106,6 +113,29 @@ func timeElement(moment time.Time, age string) g.Node {
 
 // Command returns a command that helps.
 func Command(text string) g.Node { return h.Code(h.Class("command"), Text(text)) }
+
+// Log returns lines as a program has printed them, for example a log or a manifest.
+func Log(label, text string) g.Node {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = printable.Line(line)
+	}
+	return block("log", label, g.Text(strings.Join(lines, "\n")))
+}
+
+// Diff returns lines of a difference, which begin with "+", "-", "~" or a space.
+func Diff(label string, lines []string) g.Node {
+	classes := map[byte]string{'+': "added", '-': "removed", '~': "changed"}
+	return block("diff", label, g.Map(lines, func(line string) g.Node {
+		class := classes[(line + " ")[0]]
+		return h.Span(g.If(class != "", h.Class(class)), Text(line), g.Text("\n"))
+	}))
+}
+
+// block returns preformatted text. It may scroll, so the keyboard must reach it.
+func block(class, label string, content g.Node) g.Node {
+	return h.Pre(h.Class(class), h.TabIndex("0"), h.Role("region"), h.Aria("label", label), content)
+}
 
 // A Table is rows below the names of their columns.
 type Table struct {

@@ -13,12 +13,16 @@ import (
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
+
+	"github.com/runlevel/runlevel/pkg/graph/draw"
 )
 
-// Style is the stylesheet of all pages, and Script keeps a page current.
 var (
 	//go:embed style.css
-	Style string
+	rules string
+	// Style is the stylesheet of all pages.
+	Style = draw.Stylesheet() + rules
+	// Script keeps a page current.
 	//go:embed page.js
 	Script string
 )

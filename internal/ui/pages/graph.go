@@ -1,11 +1,359 @@
 package pages
 
 import (
+	"cmp"
+	"fmt"
 	"net/url"
+	"slices"
 
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/session/progress"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/ui/live"
 	"github.com/runlevel/runlevel/internal/ui/look"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/graph/draw"
 )
 
-// graphSection returns the graph of a release.
-func (s *Site) graphSection(r *live.Release, query url.Values) look.Section { return look.Section{} }
+const (
+	// maxComponents limits the rows of a level: the worst come first.
+	maxComponents = 50
+	// maxFinished is the number of components up to which the page also has the rows of levels that are done.
+	maxFinished = 300
+	// maxWaits limits the reasons in a row.
+	maxWaits = 3
+)
+
+// graphSection returns the graph of a release as a picture, and the same as a table: for narrow pages, for the
+// keyboard, and for screen readers.
+func (s *Site) graphSection(r *live.Release, query url.Values) look.Section {
+	view := &graphView{site: s, release: r, waits: waitsOf(r)}
+	section := look.Section{ID: "graph", Title: "Graph"}
+	switch {
+	case r.Graph != nil && len(r.Nodes) == len(r.Graph.Nodes):
+		section.Body = append(section.Body, view.picture(query)...)
+		view.addNodes()
+	default:
+		if r.Unread != "" {
+			section.Body = append(section.Body, look.Notice(look.Unknown, look.Text(
+				"The files of the release cannot be read, so the graph is not known: "+r.Unread)))
+		}
+		view.addLevels()
+	}
+	if section.Body == nil && view.rows == nil {
+		return look.Section{ID: "graph"}
+	}
+	section.Body = append(section.Body, view.table()...)
+	return section
+}
+
+// A graphView is the graph of a release in a page.
+type graphView struct {
+	site    *Site
+	release *live.Release
+	waits   map[kinds.ID]string
+	rows    []*graphRow
+}
+
+// A graphRow is a component of a level.
+type graphRow struct {
+	level, component string
+	state            draw.State
+	waits            []string // the reasons why its objects wait
+	after            []string // the components that must be done before
+	address          string   // of its objects
+}
+
+// stateOf returns a state in the words of a page.
+func stateOf(node live.NodeState) draw.State {
+	state := draw.State{Tone: look.Unknown, Word: "unknown", Done: node.Done, Total: node.Total}
+	switch node.Phase {
+	case live.Done:
+		state.Tone, state.Word = look.Good, "done"
+	case live.Running:
+		state.Tone, state.Word = look.Active, "running"
+	case live.Waits:
+		state.Tone, state.Word = look.Waiting, "waiting"
+	case live.Failed:
+		state.Tone, state.Word = look.Bad, "failed"
+	case live.Blocked:
+		state.Tone, state.Word = look.Later, "later"
+	}
+	return state
+}
+
+// picture returns the picture, with a link that folds or unfolds it.
+func (v *graphView) picture(query url.Values) g.Group {
+	r, isUnfolded := v.release, query.Get("graph") == "all"
+	all := v.site.releaseAddress(r.Namespace, r.Status.Release, "", "graph", "all")
+	picture := v.newPicture()
+	picture.Unfolded, picture.Unfold = isUnfolded, all
+	toggle := look.Link{Text: "Show all nodes", Address: all}
+	if isUnfolded {
+		folded := v.site.releaseAddress(r.Namespace, r.Status.Release, "")
+		toggle = look.Link{Text: "Fold finished levels", Address: folded}
+	}
+	nodes := 0
+	for _, node := range r.Graph.Nodes {
+		nodes += min(len(node.Tasks), 1)
+	}
+	return g.Group{g.Raw(picture.Embedded()),
+		g.If(nodes > draw.MaxUnfolded && toggle.Address != "", h.P(h.Class("unfold"), toggle.Node()))}
+}
+
+func (v *graphView) newPicture() draw.Picture {
+	picture := draw.Picture{Graph: v.release.Graph, Mode: graph.Mode(v.release.Status.Mode)}
+	for _, node := range v.release.Nodes {
+		picture.States = append(picture.States, stateOf(node))
+	}
+	picture.Link = func(node int) string {
+		level, title := picture.Names(node)
+		return v.addressOf(node, level, title)
+	}
+	return picture
+}
+
+// addressOf returns the address of the objects of a node.
+func (v *graphView) addressOf(node int, level, title string) string {
+	task := v.release.Graph.Tasks[v.release.Graph.Nodes[node].Tasks[0]]
+	name := graph.ParseName(task.File())
+	if name.Level != level { // of several levels
+		name.Level = ""
+	}
+	if name.Component != title && !graph.IsBarrier(task) { // of several components
+		name.Component = ""
+	}
+	return v.objects("level", name.Level, "component", name.Component)
+}
+
+func (v *graphView) objects(filters ...string) string {
+	return v.site.releaseAddress(v.release.Namespace, v.release.Status.Release, "objects", filters...)
+}
+
+// addNodes adds a row for each component of a level, which may have several nodes.
+func (v *graphView) addNodes() {
+	picture, home := v.newPicture(), map[[2]string]*graphRow{}
+	for i, node := range v.release.Graph.Nodes {
+		if len(node.Tasks) == 0 {
+			continue
+		}
+		level, title := picture.Names(i)
+		key := [2]string{level, title}
+		row := home[key]
+		if row == nil {
+			row = &graphRow{level: level, component: title, state: picture.States[i]}
+			row.address = v.addressOf(i, level, title)
+			home[key] = row
+			v.rows = append(v.rows, row)
+		} else {
+			row.state = sum(row.state, picture.States[i])
+		}
+		for _, task := range node.Tasks {
+			if wait := v.waits[kinds.IDOf(v.release.Graph.Tasks[task].Object())]; wait != "" {
+				row.waits = append(row.waits, wait)
+			}
+		}
+		for _, before := range v.unfinishedBefore(i) {
+			level, title := picture.Names(before)
+			if text := level + " " + title; text != row.level+" "+row.component && !slices.Contains(row.after, text) {
+				row.after = append(row.after, text)
+			}
+		}
+	}
+}
+
+// sum returns the state of two nodes: the more urgent tone, and all manifests.
+func sum(a, b draw.State) draw.State {
+	isPartly := a.Tone == look.Good && b.Tone == look.Later || a.Tone == look.Later && b.Tone == look.Good
+	if draw.CompareUrgency(b.Tone, a.Tone) < 0 {
+		a.Tone, a.Word = b.Tone, b.Word
+	}
+	if isPartly {
+		a.Word = "partly done"
+	}
+	a.Done += b.Done
+	a.Total += b.Total
+	return a
+}
+
+// unfinishedBefore returns the nodes with tasks that a later node waits for directly.
+func (v *graphView) unfinishedBefore(node int) []int {
+	if v.release.Nodes[node].Phase != live.Blocked {
+		return nil
+	}
+	var found []int
+	seen := map[int]bool{}
+	var search func(int)
+	search = func(node int) {
+		for _, before := range v.release.Graph.Nodes[node].In {
+			isSeen := seen[before]
+			seen[before] = true
+			switch {
+			case isSeen:
+			case len(v.release.Graph.Nodes[before].Tasks) == 0:
+				search(before)
+			case v.release.Nodes[before].Phase != live.Done:
+				found = append(found, before)
+			}
+		}
+	}
+	search(node)
+	return found
+}
+
+// addLevels adds the rows of the progress, without the files of the release.
+func (v *graphView) addLevels() {
+	if v.release.Status.Progress == nil {
+		return
+	}
+	for _, level := range v.release.Status.Progress.Levels {
+		for _, c := range level.Components {
+			v.rows = append(v.rows, &graphRow{level: cmp.Or(level.Name, "-"), component: c.Name,
+				state: stateOf(nodeOf(c)), address: v.objects()})
+		}
+	}
+}
+
+func nodeOf(c progress.Component) live.NodeState {
+	node := live.NodeState{Phase: live.Blocked, Total: c.Total, Done: c.Done, Waiting: c.Waiting, Failed: c.Failed}
+	switch {
+	case c.Failed > 0:
+		node.Phase = live.Failed
+	case c.Done == c.Total:
+		node.Phase = live.Done
+	case c.Waiting > 0:
+		node.Phase = live.Waits
+	case c.IsRunning || c.Done > 0:
+		node.Phase = live.Running
+	}
+	return node
+}
+
+// waitsOf returns what objects wait for, or why they have failed.
+func waitsOf(r *live.Release) map[kinds.ID]string {
+	waits := map[kinds.ID]string{}
+	for _, answer := range r.Status.Objects {
+		text := answer.For
+		if text == "" && len(answer.Messages) > 0 {
+			text = answer.Messages[0].Text
+		}
+		if text != "" && !answer.Done {
+			waits[answer.Object] = fmt.Sprintf("%s: %s", answer.Object, text)
+		}
+	}
+	if r.Status.Progress != nil {
+		for _, wait := range r.Status.Progress.Waits {
+			waits[wait.ID] = fmt.Sprintf("%s: %s", wait.ID, wait.For)
+		}
+	}
+	return waits
+}
+
+// A levelView is a level in the table.
+type levelView struct {
+	name       string
+	components []*graphRow
+	state      draw.State // of all components
+}
+
+// levels returns the rows by level.
+func (v *graphView) levels() []levelView {
+	var levels []levelView
+	for _, row := range v.rows {
+		if last := len(levels) - 1; last >= 0 && levels[last].name == row.level {
+			levels[last].components = append(levels[last].components, row)
+			levels[last].state = sum(levels[last].state, row.state)
+		} else {
+			levels = append(levels, levelView{row.level, []*graphRow{row}, row.state})
+		}
+	}
+	return levels
+}
+
+// table returns the levels. Neighbours that are done, or that come later, are folded.
+func (v *graphView) table() g.Group {
+	var nodes g.Group
+	levels := v.levels()
+	for first := 0; first < len(levels); {
+		end, state, components := first+1, levels[first].state, len(levels[first].components)
+		for end < len(levels) && isFolded(state) && levels[end].state.Word == state.Word {
+			state = sum(state, levels[end].state)
+			components += len(levels[end].components)
+			end++
+		}
+		all := g.Map(levels[first:end], v.level)
+		if len(all) > 3 {
+			title := "Levels " + levels[first].name + "–" + levels[end-1].name
+			all = g.Group{folded("levels-"+levels[first].name, title, state, components, all)}
+		}
+		nodes = append(nodes, all...)
+		first = end
+	}
+	return nodes
+}
+
+// isFolded reports whether the components of a level are of no interest now.
+func isFolded(state draw.State) bool {
+	return state.Tone == look.Good || state.Tone == look.Later && state.Done == 0
+}
+
+// folded returns levels, or the components of one, below a line that describes them.
+func folded(id, title string, state draw.State, components int, content ...g.Node) g.Node {
+	return h.Details(h.ID(id), g.If(!isFolded(state), g.Attr("open")),
+		h.Summary(h.Strong(look.Text(title)), look.State(state.Tone, state.Word),
+			h.Span(h.Class("soft"), g.Text(printable.Count(components, "component")+", "+counts(state)))),
+		g.Group(content))
+}
+
+// level returns a level with its components, the worst first.
+func (v *graphView) level(level levelView) g.Node {
+	rows := slices.Clone(level.components)
+	slices.SortStableFunc(rows, func(a, b *graphRow) int { return draw.CompareUrgency(a.state.Tone, b.state.Tone) })
+	isShown := level.state.Tone != look.Good || len(v.rows) <= maxFinished
+	table := look.Table{Caption: "Components of level " + level.name,
+		Columns: []string{"Component", "State", "Done", "Waits for"}}
+	for _, row := range rows[:min(len(rows), maxComponents)] {
+		table.Rows = append(table.Rows, []g.Node{
+			look.Link{Text: printable.Line(row.component), Address: row.address}.Node(),
+			look.State(row.state.Tone, row.state.Word),
+			g.Text(counts(row.state)),
+			row.waitsFor(),
+		})
+	}
+	more := g.Node(nil)
+	if !isShown || len(rows) > maxComponents {
+		all := look.Link{Text: "All objects of level " + level.name, Address: v.objects("level", level.name)}
+		more = h.P(all.Node())
+	}
+	return folded("level-"+level.name, levelTitle(level.name), level.state, len(rows), g.Iff(isShown, table.Node), more)
+}
+
+func levelTitle(level string) string {
+	if level == "-" {
+		return "No level"
+	}
+	return "Level " + level
+}
+
+func counts(state draw.State) string {
+	return fmt.Sprintf("%d of %s", state.Done, printable.Count(state.Total, "manifest"))
+}
+
+// waitsFor returns what a component waits for.
+func (r *graphRow) waitsFor() g.Node {
+	texts := r.waits
+	if len(texts) == 0 {
+		texts = r.after
+	}
+	var lines g.Group
+	for _, text := range texts[:min(len(texts), maxWaits)] {
+		lines = append(lines, h.P(look.Text(text)))
+	}
+	if more := len(texts) - maxWaits; more > 0 {
+		lines = append(lines, h.P(g.Textf("and %d more", more)))
+	}
+	return lines
+}

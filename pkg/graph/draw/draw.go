@@ -21,13 +21,40 @@ import (
 type Picture struct {
 	Graph *graph.Graph
 	Title string
+	// Mode is the mode of the graph: only an update deletes objects.
+	Mode graph.Mode
 	// Dependencies are drawn dashed, between the nodes of their tasks.
 	Dependencies []graph.Dependency
 	// Manifests lists every manifest in formats that have room for it.
 	Manifests bool
 	// Reasons explain the levels of tasks that do not follow from their files or kinds.
 	Reasons map[graph.Task]string
+
+	// States are the states of the nodes in a run, for Embedded. If there are many nodes, those that are done, and
+	// those whose turn comes later, are folded.
+	States []State
+	// Link returns the address of the page on a node; "" if there is none.
+	Link func(node int) string
+	// Unfolded draws nodes one by one, up to the limit of a picture. Unfold is the address of that picture.
+	Unfolded bool
+	Unfold   string
 }
+
+// stateOf returns the state of a node in a run, if it is known.
+func (p Picture) stateOf(b box) (state State, isKnown bool) {
+	if b.node >= len(p.States) {
+		return State{}, false
+	}
+	return p.States[b.node], true
+}
+
+// deletes reports whether the picture has a red box.
+func (p Picture) deletes() bool {
+	isTombstone := func(task graph.Task) bool { return task.IsTombstone() }
+	return p.isUpdate() && slices.ContainsFunc(p.Graph.Tasks, isTombstone)
+}
+
+func (p Picture) isUpdate() bool { return p.Mode == "" || p.Mode == graph.Update }
 
 // A box contains the labels and the counts of a node.
 type box struct {
@@ -37,13 +64,14 @@ type box struct {
 	tasks      []graph.Task
 	reasons    []string // reasons for the levels of the tasks, each once
 	tombstones int
+	isLater    bool // the next update deletes the objects of tombstones, not this run
 	hooks      int  // lifecycle hooks of Deployments
 	isBarrier  bool // a Job, which all later tasks wait for
 }
 
 // box describes a node that has tasks.
 func (p Picture) box(node int) box {
-	b := box{node: node}
+	b := box{node: node, isLater: !p.isUpdate()}
 	for _, taskIndex := range p.Graph.Nodes[node].Tasks {
 		task := p.Graph.Tasks[taskIndex]
 		b.tasks = append(b.tasks, task)
@@ -67,6 +95,12 @@ func (p Picture) box(node int) box {
 	}
 	b.isBarrier = len(b.tasks) == 1 && graph.IsBarrier(b.tasks[0])
 	return b
+}
+
+// Names returns the level and the components of a node with tasks, as the picture has them.
+func (p Picture) Names(node int) (level, title string) {
+	b := p.box(node)
+	return b.level(), b.title()
 }
 
 // title names the components of the manifests of a box, or the Job.
@@ -93,10 +127,24 @@ func (b box) level() string {
 func (b box) count() string {
 	text := b.content()
 	if b.tombstones > 0 {
-		text += fmt.Sprintf(", %d to delete", b.tombstones)
+		text += ", " + b.deletes()
 	}
 	return text
 }
+
+// later marks a tombstone in a run that deletes nothing.
+const later = " (to delete later)"
+
+// deletes returns how many tombstones a box has.
+func (b box) deletes() string {
+	if b.isLater {
+		return fmt.Sprintf("%d to delete later", b.tombstones)
+	}
+	return fmt.Sprintf("%d to delete", b.tombstones)
+}
+
+// isRed reports whether the run deletes objects of a box.
+func (b box) isRed() bool { return b.tombstones > 0 && !b.isLater }
 
 // because returns why the tasks of a box have their levels, in brackets; "" if that follows from files or kinds.
 func (b box) because() string {

@@ -100,7 +100,7 @@ func TestPictureAsSVG(t *testing.T) {
 	if want := "b\nconfigmap <b> & \"c\"\ndelete configmap old"; hover != want {
 		t.Errorf("pointed at, a box shows %q, want %q", hover, want)
 	}
-	if bar := svg.find("rect", "bar")[0]; bar.Width < 1000 {
+	if bar := svg.find("rect", "bar")[0]; bar.Width < 900 {
 		t.Errorf("a barrier is %d wide: it must reach across", bar.Width)
 	}
 }

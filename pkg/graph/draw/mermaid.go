@@ -24,7 +24,8 @@ func (p Picture) Mermaid(out io.Writer) error {
 		fmt.Fprintf(w, "  n%d%s\n", i, b.mermaid())
 	}
 	p.writeEdges(w, "  n%d --> n%d\n", "  n%d -.-> n%d\n")
-	fmt.Fprint(w, "  classDef tombstone stroke:#c9190b,color:#c9190b\n  classDef barrier fill:#333,color:#fff\n")
+	fmt.Fprint(w, paint("  classDef tombstone fill:${bad-fill},stroke:${bad},color:${bad}\n"+
+		"  classDef barrier fill:${bar},color:${paper}\n  classDef deletedBarrier fill:${bad},color:${paper}\n", light))
 	return w.Flush()
 }
 
@@ -34,9 +35,11 @@ func (b box) mermaid() string {
 		text = fmt.Sprintf(`%s · %s`, escapeMermaid(b.level()), text)
 	}
 	switch {
+	case b.isBarrier && b.isRed():
+		return fmt.Sprintf(`[["%s"]]:::deletedBarrier`, text)
 	case b.isBarrier:
 		return fmt.Sprintf(`[["%s"]]:::barrier`, text)
-	case b.tombstones > 0:
+	case b.isRed():
 		return fmt.Sprintf(`["%s"]:::tombstone`, text)
 	default:
 		return fmt.Sprintf(`["%s"]`, text)

@@ -9,63 +9,45 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// Measures of the picture, in pixels.
+// Measures of the picture, in pixels. Documents and pages are about as wide.
 const (
-	pageWidth   = 1280
-	margin      = 20
-	labelWidth  = 96
-	boxWidth    = 216
-	boxHeight   = 56
+	pageWidth   = 960
+	labelWidth  = 84
+	minBoxWidth = 200
+	boxHeight   = 64
 	gap         = 10
-	headHeight  = 64
-	barHeight   = 30
+	headHeight  = 84
+	barHeight   = 32
 	arrowHeight = 24
-	bandPadding = 10
-	perRow      = (pageWidth - 2*margin - labelWidth) / (boxWidth + gap)
+	padding     = 10
+	perRow      = (pageWidth - labelWidth - padding + gap) / (minBoxWidth + gap)
 )
-
-const style = `
-  text { font-family: -apple-system, "Segoe UI", "DejaVu Sans", Helvetica, Arial, sans-serif; fill: #151515; }
-  .title { font-size: 18px; font-weight: 600; }
-  .small { font-size: 11px; fill: #4d5258; }
-  .level { font-size: 15px; font-weight: 600; fill: #4d5258; }
-  .name { font-size: 12px; font-weight: 600; }
-  .band { fill: #f2f4f7; }
-  .box { fill: #ffffff; stroke: #8a8d90; }
-  .deletes .box { stroke: #c9190b; stroke-width: 2; }
-  .red { font-size: 11px; font-weight: 600; fill: #c9190b; }
-  .bar { fill: #3c3f42; }
-  .bar-name { font-size: 12px; font-weight: 600; fill: #ffffff; }
-  .then { fill: #8a8d90; }
-  .dashed { fill: none; stroke: #0066cc; stroke-width: 1.2; stroke-dasharray: 5 4; opacity: 0.65; }
-`
 
 // SVG writes the graph as a picture: levels as bands from top to bottom, the nodes
 // of a band side by side, Jobs as dark bars across, deletions in red. Each box has
 // the list of its manifests, which browsers show when the pointer is over it.
 func (p Picture) SVG(out io.Writer) error {
-	d := &drawing{picture: p, frames: map[int]frame{}}
-	d.y = headHeight + margin
-	ranks := p.ranks()
-	for i, rank := range ranks {
-		if i > 0 {
-			d.arrow()
-		}
-		d.rank(rank)
-	}
-	for _, edge := range p.edges() {
-		d.drawDashed(edge[0], edge[1])
-	}
+	d := p.draw(headHeight)
+	width, height, margin := pageWidth+2*gap, d.y+2*gap, gap
 	_, err := fmt.Fprintf(out,
-		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="%d 0 %d %d" role="img">
 <title>%s</title>
 <style>%s</style>
-<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#0066cc"/></marker></defs>
-<rect width="%d" height="%d" fill="#ffffff"/>
+<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">`+
+			`<path class="tip" d="M0 0 L8 4 L0 8 z"/></marker></defs>
+<rect class="page" x="%d" width="%d" height="%d"/>
 %s%s%s%s</svg>
-`, pageWidth, d.y+margin, pageWidth, d.y+margin, escape(p.Title), style,
-		pageWidth, d.y+margin, d.head(len(ranks)), &d.bands, &d.curves, &d.boxes)
+`, width, height, -margin, width, height, escape(p.Title), fileStyle(), -margin, width, height, d.head(), &d.bands,
+		&d.curves, &d.boxes)
 	return err
+}
+
+// Embedded writes the picture for a page that has the stylesheet. The page has the same as a table, so that screen
+// readers and the keyboard pass the picture by.
+func (p Picture) Embedded() string {
+	d := p.draw(0)
+	return fmt.Sprintf("<svg class=\"graph\" viewBox=\"-1 0 %d %d\" aria-hidden=\"true\">\n%s%s</svg>\n", pageWidth+2,
+		d.y+1, &d.bands, &d.boxes)
 }
 
 // A drawing is a picture in progress, in layers: curves pass between
@@ -73,101 +55,219 @@ func (p Picture) SVG(out io.Writer) error {
 type drawing struct {
 	picture              Picture
 	bands, curves, boxes strings.Builder
-	y                    int
+	y, steps             int
 	frames               map[int]frame // the place of each node
 }
 
 // A frame is the position and the size of a box.
 type frame struct{ x, y, width, height int }
 
-// head returns the title and the legend.
-func (d *drawing) head(steps int) string {
-	legend := "levels from top to bottom; boxes of a band run side by side, their manifests in a row; red deletes; a " +
-		"dark bar is a Job, which nothing overtakes"
-	if len(d.picture.Dependencies) > 0 {
-		legend += "; dashed: implied by the objects"
+// draw draws everything below a head.
+func (p Picture) draw(head int) *drawing {
+	d := &drawing{picture: p, frames: map[int]frame{}, y: head}
+	rank := 0
+	for i, band := range p.bands() {
+		switch {
+		case i > 0 && band.rank != rank:
+			d.arrow()
+		case i > 0:
+			d.y += gap / 2
+		}
+		rank = band.rank
+		d.steps = rank + 1
+		switch {
+		case len(band.boxes) == 0:
+			d.fold(band.folded)
+		case band.boxes[0].isBarrier:
+			d.barrier(band.boxes[0])
+		default:
+			d.band(band)
+		}
 	}
-	return fmt.Sprintf(`<text class="title" x="%d" y="36">%s</text>
-<text class="small" x="%d" y="56">%s in %s: %s</text>
-`, margin, escape(d.picture.Title), margin, printable.Count(len(d.picture.Graph.Tasks), "manifest"),
-		printable.Count(steps, "step"), legend)
+	for _, edge := range p.edges() {
+		d.drawDashed(edge[0], edge[1])
+	}
+	return d
+}
+
+// head returns the title and the legend.
+func (d *drawing) head() string {
+	lines := []string{
+		printable.Count(len(d.picture.Graph.Tasks), "manifest") + " in " + printable.Count(d.steps, "step") +
+			": levels from top to bottom; boxes of a band run side by side, their manifests in a row;",
+		"a bar is a Job, which nothing overtakes",
+	}
+	if d.picture.deletes() {
+		lines[1] += "; red deletes"
+	}
+	if len(d.picture.Dependencies) > 0 {
+		lines[1] += "; dashed: implied by the objects"
+	}
+	return fmt.Sprintf(`<text class="title" y="32">%s</text>
+<text class="small" y="52">%s</text>
+<text class="small" y="68">%s</text>
+`, escape(d.picture.Title), escape(lines[0]), escape(lines[1]))
 }
 
 // arrow draws an arrow: the ranks below wait for the ranks above.
 func (d *drawing) arrow() {
-	x, y := labelWidth+margin+(pageWidth-labelWidth-2*margin)/2, d.y+4
-	fmt.Fprintf(&d.bands, "<path class=\"then\" d=\"M%d %d h20 l-10 12 z\"/>\n", x-10, y)
+	fmt.Fprintf(&d.bands, "<path class=\"then\" d=\"M%d %d h20 l-10 12 z\"/>\n", (labelWidth+pageWidth)/2-10, d.y+6)
 	d.y += arrowHeight
 }
 
-// rank draws parallel boxes, level by level.
-func (d *drawing) rank(boxes rank) {
-	for len(boxes) > 0 {
-		if boxes[0].isBarrier {
-			d.barrier(boxes[0])
-			boxes = boxes[1:]
-		} else {
-			end := 1
-			for end < len(boxes) && boxes[end].level() == boxes[0].level() && !boxes[end].isBarrier {
-				end++
-			}
-			d.band(boxes[:end])
-			boxes = boxes[end:]
-		}
-		if len(boxes) > 0 {
-			d.y += gap / 2
-		}
+// band draws the boxes of one level. They fill the rows, which have about as many boxes each.
+func (d *drawing) band(b band) {
+	count := len(b.boxes)
+	if len(b.folded) > 0 {
+		count++
 	}
-}
-
-// band draws the boxes of one level.
-func (d *drawing) band(boxes []box) {
-	rows := (len(boxes) + perRow - 1) / perRow
-	height := rows*(boxHeight+gap) - gap + 2*bandPadding
-	fmt.Fprintf(&d.bands, "<g class=\"level-band\"><rect class=\"band\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" "+
-		"rx=\"6\"/>", margin, d.y, pageWidth-2*margin, height)
-	fmt.Fprintf(&d.bands, "<text class=\"level\" x=\"%d\" y=\"%d\">%s</text></g>\n", margin+14, d.y+height/2+5,
-		escape(boxes[0].level()))
-	for i, b := range boxes {
-		x := margin + labelWidth + (i%perRow)*(boxWidth+gap)
-		y := d.y + bandPadding + (i/perRow)*(boxHeight+gap)
-		d.box(b, frame{x, y, boxWidth, boxHeight})
+	rows := (count + perRow - 1) / perRow
+	columns := (count + rows - 1) / rows
+	width := (pageWidth-labelWidth-padding+gap)/columns - gap
+	height := rows*(boxHeight+gap) - gap + 2*padding
+	fmt.Fprintf(&d.bands, "<g class=\"level-band\"><rect class=\"band\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\"/>"+
+		"<text class=\"level\" x=\"14\" y=\"%d\">%s</text></g>\n", d.y, pageWidth, height, d.y+height/2+5,
+		escape(name.fit(b.boxes[0].level(), labelWidth-18)))
+	for i := range count {
+		x, y := labelWidth+(i%columns)*(width+gap), d.y+padding+(i/columns)*(boxHeight+gap)
+		place := frame{x, y, width, boxHeight}
+		if i < len(b.boxes) {
+			d.box(b.boxes[i], place)
+		} else {
+			d.rest(b.folded, place)
+		}
 	}
 	d.y += height
 }
 
+// box draws the name, the state or the content, and the kinds of a node.
 func (d *drawing) box(b box, place frame) {
-	class, deletes := "node", ""
-	left, right := place.x+10, place.x+place.width-10
-	if b.tombstones > 0 {
-		class += " deletes"
-		deletes = fmt.Sprintf(`<text class="red" x="%d" y="%d" text-anchor="end">%d to delete</text>`, right,
-			place.y+34,
-			b.tombstones)
+	left, room := place.x+12, place.width-24
+	d.open("node", "box", b, place)
+	d.text("name", left, place.y+20, name.fit(b.title(), room))
+	if state, isKnown := d.picture.stateOf(b); isKnown {
+		d.state(state, left, place.y+36)
+		done := room * state.Done / max(state.Total, 1)
+		fmt.Fprintf(&d.boxes, `<rect class="part" x="%d" y="%d" width="%d" height="3" rx="1"/>`, left, place.y+57, done)
+	} else {
+		d.text("small", left, place.y+36, b.content())
 	}
-	d.open(class, "box", b, place)
-	fmt.Fprintf(&d.boxes, `<text class="name" x="%d" y="%d">%s</text>`, left, place.y+19, escape(short(b.title(), 26)))
-	fmt.Fprintf(&d.boxes, `<text class="small" x="%d" y="%d">%s</text>%s`, left, place.y+34, b.content(), deletes)
-	fmt.Fprintf(&d.boxes, "<text class=\"small\" x=\"%d\" y=\"%d\">%s</text></g>\n", left, place.y+48,
-		escape(short(b.kinds(), 30)))
+	room -= d.atEnd(b, place.x+place.width-12, place.y+51)
+	d.text("small", left, place.y+51, small.fit(b.kinds(), room))
+	d.close(b)
 }
 
+// barrier draws a Job.
 func (d *drawing) barrier(b box) {
-	place := frame{margin, d.y, pageWidth - 2*margin, barHeight}
-	d.open("barrier", "bar", b, place)
-	fmt.Fprintf(&d.boxes, `<text class="bar-name" x="%d" y="%d">%s</text>`, margin+14, place.y+20, escape(b.level()))
-	fmt.Fprintf(&d.boxes, "<text class=\"bar-name\" x=\"%d\" y=\"%d\">%s</text></g>\n", margin+labelWidth+10,
-		place.y+20,
-		escape(short(b.title(), 130)))
+	baseline, room := d.y+21, pageWidth-labelWidth-120
+	d.open("barrier", "bar", b, frame{0, d.y, pageWidth, barHeight})
+	d.text("bar-name", 14, baseline, name.fit(b.level(), labelWidth-18))
+	left := labelWidth + 12
+	if state, isKnown := d.picture.stateOf(b); isKnown {
+		left += d.state(state, left, baseline) + 16
+		room -= left - labelWidth
+	}
+	d.text("bar-name", left, baseline, name.fit(b.title(), room))
+	d.atEnd(b, pageWidth-12, baseline)
+	d.close(b)
 	d.y += barHeight
+}
+
+// fold draws folded boxes as a bar.
+func (d *drawing) fold(folded []box) {
+	d.openFolded(folded, frame{0, d.y, pageWidth, barHeight})
+	d.text("level", 14, d.y+21, name.fit(levelsOf(folded), labelWidth-18))
+	left := labelWidth + 12
+	if tone := d.picture.toneOf(folded); tone != "" {
+		d.symbol(tone, left, d.y+21)
+		left += 18
+	}
+	d.text("small", left, d.y+21, small.fit(d.picture.summary(folded), pageWidth-left-12))
+	fmt.Fprint(&d.boxes, "</g></a>\n")
+	d.y += barHeight
+}
+
+// rest draws folded boxes of a level as a box.
+func (d *drawing) rest(folded []box, place frame) {
+	d.openFolded(folded, place)
+	d.text("name", place.x+12, place.y+20, fmt.Sprintf("%d more", len(folded)))
+	d.text("small", place.x+12, place.y+36, small.fit(d.picture.summary(folded), place.width-24))
+	fmt.Fprint(&d.boxes, "</g></a>\n")
+}
+
+// openFolded opens the element of folded boxes, and draws its frame.
+func (d *drawing) openFolded(folded []box, place frame) {
+	fmt.Fprintf(&d.boxes, `<a%s><g id="fold-%d" class="%s"><rect class="fold" x="%d" y="%d" width="%d" height="%d" `+
+		`rx="4"/>`, link(d.picture.Unfold), folded[0].node, d.picture.toneOf(folded), place.x, place.y, place.width,
+		place.height)
+	for _, b := range folded {
+		d.frames[b.node] = place
+	}
 }
 
 // open opens the element of a node, and draws its frame.
 func (d *drawing) open(class, frameClass string, b box, place frame) {
+	state, isKnown := d.picture.stateOf(b)
+	if isKnown {
+		class += " " + string(state.Tone)
+		fmt.Fprintf(&d.boxes, `<a%s id="node-%d">`, link(d.picture.Link(b.node)), b.node)
+	} else if b.isRed() { // in a run, red is a failure
+		class += " deletes"
+	}
 	fmt.Fprintf(&d.boxes, "<g class=\"%s\"><title>%s</title><rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" "+
 		"height=\"%d\" rx=\"4\"/>",
 		class, escape(d.hover(b)), frameClass, place.x, place.y, place.width, place.height)
 	d.frames[b.node] = place
+}
+
+func (d *drawing) close(b box) {
+	fmt.Fprint(&d.boxes, "</g>")
+	if _, isKnown := d.picture.stateOf(b); isKnown {
+		fmt.Fprint(&d.boxes, "</a>")
+	}
+	fmt.Fprintln(&d.boxes)
+}
+
+// link returns the attributes of a link that only pointers follow: the keyboard finds it in the table.
+func link(address string) string {
+	if address == "" {
+		return ""
+	}
+	return ` tabindex="-1" href="` + escape(address) + `"`
+}
+
+func (d *drawing) text(class string, x, y int, text string) {
+	fmt.Fprintf(&d.boxes, `<text class="%s" x="%d" y="%d">%s</text>`, class, x, y, escape(text))
+}
+
+// state draws a state, and returns its width.
+func (d *drawing) state(s State, x, y int) int {
+	counts := printable.Count(s.Total, "manifest")
+	if s.Done < s.Total {
+		counts = fmt.Sprintf("%d of %d", s.Done, s.Total)
+	}
+	d.symbol(s.Tone, x, y)
+	d.text("word", x+18, y, s.Word)
+	after := x + 18 + int(word.width(s.Word)) + 8
+	d.text("small", after, y, counts)
+	return after + int(small.width(counts)) - x
+}
+
+func (d *drawing) symbol(tone Tone, x, y int) {
+	fmt.Fprintf(&d.boxes, `<path class="symbol" transform="translate(%d %d) scale(.8)" d="%s"/>`, x, y-11, tone.Symbol())
+}
+
+// atEnd draws at the right how many objects a box deletes, and returns the width that it takes.
+func (d *drawing) atEnd(b box, x, y int) int {
+	if b.tombstones == 0 {
+		return 0
+	}
+	class := "small"
+	if b.isRed() {
+		class = "red"
+	}
+	fmt.Fprintf(&d.boxes, `<text class="%s" x="%d" y="%d" text-anchor="end">%s</text>`, class, x, y, b.deletes())
+	return int(word.width(b.deletes())) + gap
 }
 
 // hover returns the text that a browser shows when the pointer is over a box.
@@ -176,8 +276,11 @@ func (d *drawing) hover(b box) string {
 	for _, task := range b.tasks {
 		for _, step := range StepsOf(task) {
 			line := step.Label()
-			if task.IsTombstone() {
+			switch {
+			case task.IsTombstone() && b.isRed():
 				line = "delete " + line
+			case task.IsTombstone():
+				line += later
 			}
 			lines = append(lines, line)
 		}

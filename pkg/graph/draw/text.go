@@ -61,12 +61,15 @@ func (p Picture) textManifests(w io.Writer, b box) {
 		return
 	}
 	for _, task := range b.tasks {
-		mark := " "
-		if task.IsTombstone() {
+		mark, note := " ", ""
+		switch {
+		case task.IsTombstone() && b.isRed():
 			mark = "✗"
+		case task.IsTombstone():
+			note = later
 		}
 		for _, step := range StepsOf(task) {
-			fmt.Fprintf(w, "       %s %s\n", mark, step.Label())
+			fmt.Fprintf(w, "       %s %s%s\n", mark, step.Label(), note)
 		}
 	}
 }
