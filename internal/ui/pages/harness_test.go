@@ -106,7 +106,9 @@ func render(t *testing.T, site *pages.Site, address string) string {
 		t.Fatalf("%s: %v", address, err)
 	}
 	var out strings.Builder
-	if err := content.Serve(&out, "/events"); err != nil {
+	if rendered, err := content.Render(); err != nil {
+		t.Fatal(err)
+	} else if err := rendered.Serve(&out, "/events", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
