@@ -91,6 +91,7 @@ lint() {
   output warnings "$warnings"
   summary "**runlevel lint**: errors: $errors, warnings: $warnings"
   write_sarif
+  write_html
   write_plan
   exit "$code"
 }
@@ -109,7 +110,7 @@ read_inputs() {
   *) refuse "input rehearse: write true or false" ;;
   esac
   lint=("$runlevel" lint)
-  plan=("$runlevel" plan -o markdown)
+  plan=()
   split filters "${INPUT_FILTERS-}"
   lint+=(${words[@]+"${words[@]}"})
   plan+=(${words[@]+"${words[@]}"})
@@ -173,13 +174,30 @@ write_sarif() {
   output sarif "$INPUT_SARIF_FILE"
 }
 
+# write_html writes pages. A broken release has no plan.
+write_html() {
+  local code=0
+  if [ -z "${INPUT_HTML_FOLDER-}" ]; then
+    return
+  fi
+  mkdir -p -- "$INPUT_HTML_FOLDER"
+  "${lint[@]}" -o html -- "$manifests" >"$INPUT_HTML_FOLDER/lint.html" 2>"$work/said" || code=$?
+  if [ "$code" -gt 1 ]; then
+    repeat_said
+    refuse "input html-folder: the page could not be written; the log says why"
+  fi
+  if [ "${INPUT_PLAN:-false}" = true ]; then
+    "$runlevel" plan -o html "${plan[@]}" >"$INPUT_HTML_FOLDER/plan.html" 2>/dev/null || rm -f -- "$INPUT_HTML_FOLDER/plan.html"
+  fi
+}
+
 # write_plan puts the plan into the summary. It never has more than 60,000 characters, and
 # a summary may have a mebibyte. A release that is broken has no plan; lint has said so.
 write_plan() {
   if [ "${INPUT_PLAN:-false}" = false ]; then
     return
   fi
-  if "${plan[@]}" >"$work/plan" 2>"$work/said"; then
+  if "$runlevel" plan -o markdown "${plan[@]}" >"$work/plan" 2>"$work/said"; then
     summary "$(cat "$work/plan")"
     return
   fi

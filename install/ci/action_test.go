@@ -112,6 +112,10 @@ func TestActionBuildsOnce(t *testing.T) {
 		skipUnlessKnown(t, help, "github")
 		testSARIF(t, r)
 	})
+	t.Run("HTML", func(t *testing.T) {
+		skipUnlessKnown(t, help, "html")
+		testHTML(t, r)
+	})
 	t.Run("broken", func(t *testing.T) {
 		skipUnlessKnown(t, help, "github")
 		testBroken(t, r)
@@ -233,6 +237,19 @@ func testSARIF(t *testing.T, r *runner) {
 	check(t, json.Unmarshal([]byte(read(t, filepath.Join(r.workspace, file))), &report))
 	if len(report.Runs) != 1 || len(report.Runs[0].Results) == 0 {
 		t.Errorf("the file has no findings: %+v", report)
+	}
+}
+
+// testHTML checks that the pages have what the findings and the plan have.
+func testHTML(t *testing.T, r *runner) {
+	got := r.run(t, map[string]string{"html-folder": "out of the way", "plan": "true", "previous": "before"})
+	if got.code != 1 {
+		t.Errorf("exit code is %d, want 1:\n%s", got.code, got.log)
+	}
+	for name, want := range map[string]string{"lint.html": "delete-misspelt", "plan.html": "ConfigMap web/banner"} {
+		if page := read(t, filepath.Join(r.workspace, "out of the way", name)); !strings.Contains(page, want) {
+			t.Errorf("%s lacks %q:\n%s", name, want, page)
+		}
 	}
 }
 

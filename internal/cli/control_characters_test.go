@@ -65,6 +65,7 @@ var readers = []string{
 	"release info NEW", "release info NEW -o json", "release info NEW -o yaml", "release info OLD NEW",
 	"release info OLD NEW -o json",
 	"plan OLD NEW", "plan OLD NEW --all", "plan OLD NEW -o json", "plan OLD NEW -o yaml", "plan OLD NEW -o markdown",
+	"plan OLD NEW -o html", "lint NEW --previous OLD -o html --show-ignored",
 	"lint NEW", "lint NEW --previous OLD --all", "lint NEW --previous OLD -o json", "lint NEW --previous OLD -o yaml",
 	"lint NEW --previous OLD -o sarif",
 	"lint NEW --previous OLD -o junit", "lint NEW --previous OLD -o github", "lint NEW --baseline OUT --write-baseline",

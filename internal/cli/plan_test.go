@@ -81,7 +81,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	}
 	old, next := filepath.Join(folder, "old"), filepath.Join(folder, "new")
 	for _, releases := range [][]string{{old, next}, {next, old}} {
-		for _, format := range []string{"text", "json", "yaml", "markdown"} {
+		for _, format := range []string{"text", "json", "yaml", "markdown", "html"} {
 			shown := run(t, "plan", releases[0], releases[1], "-o", format, "--all", "--feature-set", "Default")
 			if !strings.Contains(shown, "sealed") || !strings.Contains(shown, "***") {
 				t.Errorf("%s: Secrets are not compared: %s", format, shown)

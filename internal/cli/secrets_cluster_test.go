@@ -34,6 +34,7 @@ func TestPreviewsShowNoSecret(t *testing.T) {
 			{"diff", "-o", "yaml", "--all"}, {"diff", "-o", "markdown"},
 			{"plan", "--cluster"}, {"plan", "--cluster", "--all"}, {"plan", "--cluster", "-o", "json"},
 			{"plan", "--cluster", "-o", "yaml"}, {"plan", "--cluster", "-o", "markdown"},
+			{"plan", "--cluster", "-o", "html"},
 			{"apply", "--dry-run=server"}, {"apply", "--dry-run=server", "-o", "json"},
 		} {
 			args = append(args, source, "--name", "secrets", "--kubeconfig", control.Sandbox(t).Kubeconfig)

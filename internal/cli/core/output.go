@@ -22,6 +22,7 @@ const (
 	Text Output = "text"
 	JSON Output = "json"
 	YAML Output = "yaml"
+	HTML Output = "html" // a file for browsers, which needs no other
 )
 
 // AddOutput adds -o to a command. The first format is the default; without

@@ -82,6 +82,9 @@ const lintExamples = `  # In the CI of a release
   # For a code host that shows findings beside the change
   runlevel lint ./release -o sarif > runlevel.sarif
 
+  # As a file for browsers, for example the artifact of a pull request
+  runlevel lint ./release -o html > lint.html
+
   # Start with a release that has findings, and allow no new ones
   runlevel lint ./release --baseline .runlevel-baseline --write-baseline
   runlevel lint ./release --baseline .runlevel-baseline
@@ -122,7 +125,8 @@ func New(streams core.Streams) *cobra.Command {
 
 // addReportFlags adds the flags for findings and how they are reported.
 func (f *lintFlags) addReportFlags(command *cobra.Command) {
-	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, asSARIF, junit.Format, asGitHub)
+	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, asSARIF, junit.Format, asGitHub,
+		core.HTML)
 	addBaselineFlags(command, &f.baseline)
 	flags := command.Flags()
 	flags.StringVar(&f.config, "config", "",
@@ -130,7 +134,8 @@ func (f *lintFlags) addReportFlags(command *cobra.Command) {
 	flags.StringVar(&f.kubernetes, "kubernetes-version", "",
 		"the Kubernetes version of the release, as in 1.34 (default: the newest known version)")
 	flags.StringSliceVar(&f.off, "off", nil, "rules to turn off")
-	flags.BoolVar(&f.suppressed, "show-ignored", false, "also list ignored findings, with the reasons (in text)")
+	flags.BoolVar(&f.suppressed, "show-ignored", false,
+		"also list ignored findings, with the reasons (in text and HTML)")
 	flags.BoolVar(&f.all, "all", false,
 		"list every finding, even if many have the same cause (in text, and for GitHub)")
 	core.AddChoice(command, &f.failOn, "fail-on",
@@ -168,14 +173,14 @@ func (f *lintFlags) run(ctx context.Context, ref string, streams core.Streams) e
 	if f.baseline.write {
 		return f.baseline.save(result, streams.Out)
 	}
-	if err := f.print(newReport(result, paths, rehearsal), paths.source != "", streams.Out); err != nil {
+	if err := f.print(ref, newReport(result, paths, rehearsal), paths.source != "", streams.Out); err != nil {
 		return err
 	}
 	return core.FailIf(slices.ContainsFunc(result.Findings, f.fails))
 }
 
 // print writes a report in the format of the flag.
-func (f *lintFlags) print(report Report, inFolder bool, out io.Writer) error {
+func (f *lintFlags) print(ref string, report Report, inFolder bool, out io.Writer) error {
 	switch f.format {
 	case asSARIF:
 		return core.JSON.Print(out, report.sarif(), nil)
@@ -183,11 +188,25 @@ func (f *lintFlags) print(report Report, inFolder bool, out io.Writer) error {
 		return report.junit(f.fails).Write(out)
 	case asGitHub:
 		return report.github(out, f.all, inFolder)
+	case core.HTML:
+		return report.page(f.title(ref), f.suppressed).WriteFile(out)
 	default:
 		return f.format.Print(out, report, func(out io.Writer) error {
 			return report.text(out, f.all, f.suppressed)
 		})
 	}
+}
+
+// title returns the title of a page.
+func (f *lintFlags) title(ref string) string {
+	title := "Lint of " + ref
+	if f.isRehearsal {
+		title = "Rehearsal of " + ref
+	}
+	if f.previous != "" {
+		title += ", after " + f.previous
+	}
+	return title
 }
 
 // never is the value of --fail-on that no finding reaches.

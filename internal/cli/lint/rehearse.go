@@ -68,6 +68,9 @@ const rehearseExamples = `  # Try an update
   # The update of a cluster as it is
   runlevel rehearse shop@ ./release --from-cluster shop
 
+  # As a file for browsers, for example the artifact of a pull request
+  runlevel rehearse shop@ ./release -o html > rehearsal.html
+
   # With the definitions and Namespaces of a platform, and an uninstall at the end
   runlevel rehearse ./release --with ./platform --down
 
@@ -267,14 +270,20 @@ type RehearsalInfo struct {
 	asked string // the version that the release is for
 }
 
+// controlPlane describes the control plane.
+func (i *RehearsalInfo) controlPlane() []string {
+	lines := []string{fmt.Sprintf("rehearsed on Kubernetes %s, ready after %.1f s", i.Kubernetes, i.StartSeconds)}
+	if i.asked != "" && !strings.Contains(i.Kubernetes, i.asked) {
+		lines = append(lines, fmt.Sprintf("  not on %s: the control plane can't behave as that version, so the "+
+			"rehearsal does not find APIs that it removes or lacks", i.asked))
+	}
+	return lines
+}
+
 // text describes the control plane and the stages.
 func (i *RehearsalInfo) text() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "rehearsed on Kubernetes %s, ready after %.1f s\n", i.Kubernetes, i.StartSeconds)
-	if i.asked != "" && !strings.Contains(i.Kubernetes, i.asked) {
-		fmt.Fprintf(&text, "  not on %s: the control plane can't behave as that version, so the rehearsal does "+
-			"not find APIs that it removes or lacks\n", i.asked)
-	}
+	text.WriteString(strings.Join(i.controlPlane(), "\n") + "\n")
 	for _, stage := range i.Stages {
 		fmt.Fprintf(&text, "  %s: %s in %.1f s", stage.Name, printable.Count(stage.Objects, "object"), stage.Seconds)
 		if len(stage.Levels) > 1 {

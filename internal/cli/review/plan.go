@@ -17,6 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/review/plan/show"
 	"github.com/runlevel/runlevel/internal/review/refusals"
 	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/ui/planpage"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -91,6 +92,9 @@ func NewPlan(streams core.Streams) *cobra.Command {
   # In a pull request: before and after, as a comment
   runlevel plan main/manifests manifests -o markdown > comment.md
 
+  # As a file for browsers, for example the artifact of a pull request
+  runlevel plan main/manifests manifests -o html > plan.html
+
   # Compare two applied versions, or the last one and a folder
   runlevel plan shop@3 shop@5
   runlevel plan shop@ ./new
@@ -119,7 +123,7 @@ func NewPlan(streams core.Streams) *cobra.Command {
 	core.AddReleaseFlags(command, &f.Release, &f.Cluster)
 	core.AddComponentFlags(command, &f.component)
 	core.AddIntentFlags(command, &f.IntentFlags)
-	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, Markdown)
+	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, Markdown, core.HTML)
 	flags := command.Flags()
 	flags.Lookup("release-version").Usage = "the version of NEW, if it has no release-metadata"
 	flags.Lookup("release-image").Usage = "the image of NEW, for templates (default: NEW, if it is an image)"
@@ -270,8 +274,11 @@ func commandLine(command *cobra.Command, args []string) string {
 
 func (f *planFlags) print(out io.Writer, view show.Printer) error {
 	write := view.Text
-	if f.format == Markdown {
+	switch f.format {
+	case Markdown:
 		write = view.Markdown
+	case core.HTML:
+		write = planpage.Page(view).WriteFile
 	}
 	return f.format.PrintWhole(out, view.Plan, write)
 }

@@ -95,7 +95,7 @@ func (r *Rendered) write(out io.Writer, head g.Node, body g.Node) error {
 	)).Render(out)
 }
 
-func documentTitle(title string) string { return title + " · Runlevel" }
+func documentTitle(title string) string { return bounded(title) + " · Runlevel" }
 
 // A change is the difference between two versions of a page, for a live page.
 type change struct {

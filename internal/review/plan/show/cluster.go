@@ -31,8 +31,8 @@ func (pr Printer) clusterTitle() string {
 	return fmt.Sprintf("%s (%s)", title, updates()[p.Update])
 }
 
-// clusterNotes returns the gate's findings, and the unknown facts about the cluster.
-func (pr Printer) clusterNotes() []string {
+// Notes returns the gate's findings, and the unknown facts about the cluster.
+func (pr Printer) Notes() []string {
 	if pr.Plan.Cluster == nil {
 		return nil
 	}
@@ -71,36 +71,29 @@ func whyInCluster(e plan.ObjectPlan) []string {
 // Diff writes the changes of a cluster, object by object, with all fields.
 func (pr Printer) Diff(out io.Writer) error {
 	w := bufio.NewWriter(out)
-	for _, line := range pr.clusterNotes() {
+	for _, line := range pr.Notes() {
 		fmt.Fprintln(w, printable.Line(line))
 	}
 	less := pr.Plan.WithoutUnchanged()
-	if nothing := pr.reasonOfNoChange(); nothing != "" {
+	if nothing := pr.ReasonOfNoChange(); nothing != "" {
 		fmt.Fprintln(w, nothing)
 	}
 	for _, e := range less.Steps {
 		fmt.Fprintf(w, "%s %s (%s:%d)\n", sign(e.Action), e.ID, printable.Line(e.New.File), e.New.Line)
-		if notes := (&group{}).why(e); notes != "" {
-			fmt.Fprintf(w, "    (%s)\n", notes)
+		d := pr.Details(&Group{}, e, 0)
+		if d.Why != "" {
+			fmt.Fprintf(w, "    (%s)\n", d.Why)
 		}
-		for _, line := range pr.hooks(e) {
+		for _, line := range d.Hooks {
 			fmt.Fprintf(w, "    %s\n", line)
 		}
-		pr.writeChanges(w, "    ", e, e.Changes)
-		writeForeign(w, "    ", e)
+		writeChanges(w, "    ", d)
 		pr.writeWhole(w, e)
 	}
 	if command := pr.foreignCommand(); command != "" {
 		fmt.Fprintf(w, "remove what the release does not have with: %s\n", printable.Line(command))
 	}
 	return w.Flush()
-}
-
-// writeForeign writes the fields of other managers that stay.
-func writeForeign(w io.Writer, indent string, e plan.ObjectPlan) {
-	for _, foreign := range e.Foreign {
-		fmt.Fprintf(w, "%s%s\n", indent, printable.Line(foreign.String()))
-	}
 }
 
 // foreignCommand returns the apply that removes the fields of other managers; "" if there are none.

@@ -23,8 +23,8 @@ const (
 // rest to unfold. It has less than 60,000 characters, and a note on the parts that are cut.
 func (pr Printer) Markdown(out io.Writer) error {
 	m := &markdown{}
-	m.add("## %s\n\n", escapeMarkdown(capital(pr.title())))
-	if nothing := pr.reasonOfNoChange(); nothing != "" {
+	m.add("## %s\n\n", escapeMarkdown(capital(pr.Title())))
+	if nothing := pr.ReasonOfNoChange(); nothing != "" {
 		m.add("%s.\n\n", escapeMarkdown(capital(nothing)))
 	}
 	pr.markdownCounts(m)
@@ -72,13 +72,13 @@ func (pr Printer) markdownCounts(m *markdown) {
 	m.add("| objects | |\n|---:|---|\n")
 	for _, action := range plan.Actions() {
 		if count := pr.Plan.Counts[action]; count > 0 {
-			m.add("| %d | %s |\n", count, countWords(action, count))
+			m.add("| %d | %s |\n", count, CountWords(action, count))
 		}
 	}
 }
 
 func (pr Printer) markdownWarnings(m *markdown) {
-	warnings, notes := pr.Plan.Warnings, pr.clusterNotes()
+	warnings, notes := pr.Plan.Warnings, pr.Notes()
 	if len(warnings) == 0 && len(notes) == 0 {
 		return
 	}
@@ -101,25 +101,25 @@ func (pr Printer) markdownWarnings(m *markdown) {
 }
 
 func (pr Printer) markdownGroups(m *markdown) {
-	for _, g := range pr.groups() {
-		if len(g.entries) > 0 {
+	for _, g := range pr.Groups() {
+		if len(g.Entries) > 0 {
 			pr.markdownGroup(m, g)
 		}
 	}
 }
 
 // markdownGroup writes the objects of a group for which there is room.
-func (pr Printer) markdownGroup(m *markdown, g *group) {
+func (pr Printer) markdownGroup(m *markdown, g *Group) {
 	var body strings.Builder
-	head := fmt.Sprintf("\n<details><summary>%s: %s</summary>\n\n", htmlCode(g.title), g.markdownSummary())
-	if g.from != "" {
-		head += fmt.Sprintf("All of it comes from %s.\n\n", codeSpan(g.from))
+	head := fmt.Sprintf("\n<details><summary>%s: %s</summary>\n\n", htmlCode(g.Title), g.Summary())
+	if g.From != "" {
+		head += fmt.Sprintf("All of it comes from %s.\n\n", codeSpan(g.From))
 	}
 	if !m.hasGroups {
 		head = "\n### Object by object\n" + head
 	}
 	const tail = "\n</details>\n"
-	for i, e := range g.entries {
+	for i, e := range g.Entries {
 		text, named := pr.markdownEntry(g, e)
 		room := len(head) + body.Len() + len(tail)
 		if !m.hasRoom(room + len(text)) {
@@ -129,7 +129,7 @@ func (pr Printer) markdownGroup(m *markdown, g *group) {
 			text = named
 		}
 		if !m.hasRoom(room + len(text)) {
-			m.cutObjects += len(g.entries) - i
+			m.cutObjects += len(g.Entries) - i
 			break
 		}
 		body.WriteString(text)
@@ -140,10 +140,10 @@ func (pr Printer) markdownGroup(m *markdown, g *group) {
 	}
 }
 
-// markdownSummary returns the counts of the actions in a group.
-func (g *group) markdownSummary() string {
+// Summary returns the counts of the actions in a group.
+func (g *Group) Summary() string {
 	counts := map[plan.Action]int{}
-	for _, e := range g.entries {
+	for _, e := range g.Entries {
 		counts[e.Action]++
 	}
 	var parts []string
@@ -152,42 +152,44 @@ func (g *group) markdownSummary() string {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[action], action))
 		}
 	}
-	if g.hidden > 0 {
-		parts = append(parts, fmt.Sprintf("%d unchanged", g.hidden))
+	if g.Hidden > 0 {
+		parts = append(parts, fmt.Sprintf("%d unchanged", g.Hidden))
 	}
 	return strings.Join(parts, ", ")
 }
 
 // markdownEntry returns an object with its details, and without.
-func (pr Printer) markdownEntry(g *group, e plan.ObjectPlan) (whole, named string) {
+func (pr Printer) markdownEntry(g *Group, e plan.ObjectPlan) (whole, named string) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "- **%s** %s", e.Action, codeSpan(e.ID.String()))
-	if notes := g.why(e); notes != "" {
-		fmt.Fprintf(&out, ": %s", escapeMarkdown(notes))
+	details := pr.Details(g, e, maxMarkdownFields)
+	if details.Why != "" {
+		fmt.Fprintf(&out, ": %s", escapeMarkdown(details.Why))
 	}
 	out.WriteString("\n")
 	named = out.String()
-	for _, line := range pr.hooks(e) {
+	for _, line := range details.Hooks {
 		fmt.Fprintf(&out, "  - %s\n", escapeMarkdown(line))
 	}
-	changes, descriptions, more := listedChanges(e, maxMarkdownFields)
-	for _, change := range changes {
-		d := differenceOf(e.Kind, change, false)
-		fmt.Fprintf(&out, "  - %s: %s → %s%s\n", codeSpan(d.path), codeSpan(d.old), codeSpan(d.new),
-			escapeMarkdown(d.remark()))
-		if len(d.lines) > 0 {
-			out.WriteString(codeBlock("diff", strings.Join(d.lines, "\n"), "    "))
+	for _, d := range details.Changes {
+		fmt.Fprintf(&out, "  - %s: %s → %s", codeSpan(d.Path), codeSpan(d.Old), codeSpan(d.New))
+		if d.Remark != "" {
+			fmt.Fprintf(&out, "  (%s)", escapeMarkdown(d.Remark))
+		}
+		out.WriteString("\n")
+		if len(d.Lines) > 0 {
+			out.WriteString(codeBlock("diff", strings.Join(d.Lines, "\n"), "    "))
 		}
 	}
-	if rest := unlistedCounts(descriptions, more); rest != "" {
-		fmt.Fprintf(&out, "  - %s\n", rest)
+	if details.Rest != "" {
+		fmt.Fprintf(&out, "  - %s\n", details.Rest)
 	}
-	for _, foreign := range e.Foreign {
-		fmt.Fprintf(&out, "  - %s\n", escapeMarkdown(foreign.String()))
+	for _, foreign := range details.Foreign {
+		fmt.Fprintf(&out, "  - %s\n", escapeMarkdown(foreign))
 	}
-	if text, file, language := pr.tombstone(e); text != "" {
-		fmt.Fprintf(&out, "  - to delete it, put this into %s:\n", codeSpan(file))
-		out.WriteString(codeBlock(language, text, "    "))
+	if details.Tombstone != "" {
+		fmt.Fprintf(&out, "  - to delete it, put this into %s:\n", codeSpan(details.File))
+		out.WriteString(codeBlock(details.Language, details.Tombstone, "    "))
 	}
 	return out.String(), named
 }

@@ -31,8 +31,8 @@ type Printer struct {
 	PathOf func(file string) string
 }
 
-// title returns the title of a plan.
-func (pr Printer) title() string {
+// Title returns the title of a plan.
+func (pr Printer) Title() string {
 	p := pr.Plan
 	if p.Cluster != nil {
 		return pr.clusterTitle()
@@ -52,8 +52,8 @@ func updates() map[plan.UpdateKind]string {
 	}
 }
 
-// reasonOfNoChange returns why nothing changes; "" if something does.
-func (pr Printer) reasonOfNoChange() string {
+// ReasonOfNoChange returns why nothing changes; "" if something does.
+func (pr Printer) ReasonOfNoChange() string {
 	p := pr.Plan
 	switch {
 	case !p.IsEmpty():
@@ -94,8 +94,8 @@ func sign(action plan.Action) string {
 	}
 }
 
-// countWords returns the words for an action, of one object or several.
-func countWords(action plan.Action, count int) string {
+// CountWords returns the words for an action, of one object or several.
+func CountWords(action plan.Action, count int) string {
 	words := countedWords[action]
 	if count == 1 {
 		return cmp.Or(words.one, words.several)
@@ -129,33 +129,33 @@ var countedWords = map[plan.Action]struct{ several, one string }{
 	plan.NotThere: {several: "to be deleted, but not found"},
 }
 
-// A group is the objects of a component in a level.
-type group struct {
-	title   string
-	from    string // the heading from which all entries were moved; "" if they were not
-	isGone  bool   // no manifest of the new release is in it
-	entries []plan.ObjectPlan
-	hidden  int // unchanged objects that are not among the entries
+// A Group is the objects of a component in a level.
+type Group struct {
+	Title   string
+	From    string // the heading from which all entries were moved; "" if they were not
+	IsGone  bool   // no manifest of the new release is in it
+	Entries []plan.ObjectPlan
+	Hidden  int // unchanged objects that are not among the entries
 }
 
-// groups returns the groups in the order in which they begin in the update. Objects that the new release does not have
+// Groups returns the groups in the order in which they begin in the update. Objects that the new release does not have
 // follow the others of their component, or come last.
-func (pr Printer) groups() []*group {
-	var groups []*group
-	known := map[string]*group{}
+func (pr Printer) Groups() []*Group {
+	var groups []*Group
+	known := map[string]*Group{}
 	add := func(e plan.ObjectPlan, isGone bool) {
 		title := heading(e.Place())
 		g := known[title]
 		if g == nil {
-			g = &group{title: title, isGone: isGone && title != notInRelease}
+			g = &Group{Title: title, IsGone: isGone && title != notInRelease}
 			known[title] = g
 			groups = append(groups, g)
 		}
 		if e.IsNoop() && !pr.All && len(e.Foreign) == 0 {
-			g.hidden++
+			g.Hidden++
 			return
 		}
-		g.entries = append(g.entries, e)
+		g.Entries = append(g.Entries, e)
 	}
 	for _, e := range pr.Plan.Steps {
 		add(e, false)
@@ -164,16 +164,16 @@ func (pr Printer) groups() []*group {
 		add(e, true)
 	}
 	for _, g := range groups {
-		g.from = g.origin()
+		g.From = g.origin()
 	}
 	return groups
 }
 
 // origin returns the heading from which all objects of a group were moved, which is then printed once; "" if there is
 // no such heading, or only one object.
-func (g *group) origin() string {
+func (g *Group) origin() string {
 	from, count := "", 0
-	for _, e := range g.entries {
+	for _, e := range g.Entries {
 		switch {
 		case e.Old == nil || e.New == nil:
 			continue
@@ -183,7 +183,7 @@ func (g *group) origin() string {
 		from = heading(*e.Old)
 		count++
 	}
-	if count < 2 || g.hidden > 0 {
+	if count < 2 || g.Hidden > 0 {
 		return ""
 	}
 	return from
@@ -203,9 +203,9 @@ func heading(p plan.Position) string {
 const notInRelease = "in the cluster, and not in the release"
 
 // why returns the notes on an object of a group, in a sentence; "" if there are none.
-func (g *group) why(e plan.ObjectPlan) string {
+func (g *Group) why(e plan.ObjectPlan) string {
 	var parts []string
-	if e.IsMoved() && g.from == "" {
+	if e.IsMoved() && g.From == "" {
 		parts = append(parts, "it comes from "+heading(*e.Old))
 	}
 	switch {
@@ -220,20 +220,38 @@ func (g *group) why(e plan.ObjectPlan) string {
 	return strings.Join(append(parts, whyInCluster(e)...), "; ")
 }
 
-// listedChanges returns the changes of an object that are listed. Descriptions in a CustomResourceDefinition
-// are only counted, and so are changes beyond a limit.
-func listedChanges(e plan.ObjectPlan, limit int) (changes []plan.FieldChange, descriptions, more int) {
+// Details describe an object of a plan, beside its action.
+type Details struct {
+	Why     string // the reason in a sentence; "" if there is nothing to say
+	Hooks   []string
+	Changes []Difference
+	Rest    string   // counts of the changes that are left out; "" if there are none
+	Foreign []string // fields of other managers
+	// Tombstone is the manifest that would delete the object, and File the file to add it to.
+	Tombstone, File, Language string
+}
+
+// Details returns the details of an object of a group. Descriptions in a CustomResourceDefinition are only counted, and
+// so are changes beyond a limit. Without a limit, no change is left out.
+func (pr Printer) Details(g *Group, e plan.ObjectPlan, limit int) Details {
+	d := Details{Why: g.why(e), Hooks: pr.hooks(e)}
+	descriptions, more := 0, 0
 	for _, change := range e.Changes {
 		switch {
 		case e.Kind == definition && isDescription(change) && limit > 0:
 			descriptions++
-		case limit > 0 && len(changes) == limit:
+		case limit > 0 && len(d.Changes) == limit:
 			more++
 		default:
-			changes = append(changes, change)
+			d.Changes = append(d.Changes, differenceOf(e.Kind, change, pr.All && limit == 0))
 		}
 	}
-	return changes, descriptions, more
+	d.Rest = unlistedCounts(descriptions, more)
+	for _, foreign := range e.Foreign {
+		d.Foreign = append(d.Foreign, foreign.String())
+	}
+	d.Tombstone, d.File, d.Language = pr.tombstone(e)
+	return d
 }
 
 // isDescription reports whether a change is one of a schema's description, and not of the schema of a

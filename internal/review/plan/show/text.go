@@ -19,13 +19,13 @@ const (
 // Text writes the plan for a terminal.
 func (pr Printer) Text(out io.Writer) error {
 	w := bufio.NewWriter(out)
-	fmt.Fprintln(w, printable.Line(pr.title()))
-	if nothing := pr.reasonOfNoChange(); nothing != "" {
+	fmt.Fprintln(w, printable.Line(pr.Title()))
+	if nothing := pr.ReasonOfNoChange(); nothing != "" {
 		fmt.Fprintf(w, "  %s\n", nothing)
 	}
 	pr.textCounts(w)
 	pr.textWarnings(w)
-	for _, g := range pr.groups() {
+	for _, g := range pr.Groups() {
 		pr.textGroup(w, g)
 	}
 	return w.Flush()
@@ -35,14 +35,14 @@ func (pr Printer) Text(out io.Writer) error {
 func (pr Printer) textCounts(w io.Writer) {
 	for _, action := range plan.Actions() {
 		if count := pr.Plan.Counts[action]; count > 0 {
-			fmt.Fprintf(w, "  %s %5d %s\n", sign(action), count, countWords(action, count))
+			fmt.Fprintf(w, "  %s %5d %s\n", sign(action), count, CountWords(action, count))
 		}
 	}
 }
 
 // textWarnings writes the warnings and notes.
 func (pr Printer) textWarnings(w io.Writer) {
-	notes := pr.clusterNotes()
+	notes := pr.Notes()
 	if len(pr.Plan.Warnings) == 0 && len(notes) == 0 {
 		return
 	}
@@ -63,66 +63,72 @@ func (pr Printer) textWarnings(w io.Writer) {
 	}
 }
 
-func (pr Printer) textGroup(w io.Writer, g *group) {
-	if len(g.entries) == 0 {
+func (pr Printer) textGroup(w io.Writer, g *Group) {
+	if len(g.Entries) == 0 {
 		return
 	}
 	var parts []string
-	if g.isGone {
+	if g.IsGone {
 		parts = append(parts, "no longer in the release")
 	}
-	if g.from != "" {
-		parts = append(parts, "from "+g.from)
+	if g.From != "" {
+		parts = append(parts, "from "+g.From)
 	}
-	if g.hidden > 0 {
-		parts = append(parts, fmt.Sprintf("%d unchanged", g.hidden))
+	if g.Hidden > 0 {
+		parts = append(parts, fmt.Sprintf("%d unchanged", g.Hidden))
 	}
-	fmt.Fprintf(w, "\n%s", g.title)
+	fmt.Fprintf(w, "\n%s", g.Title)
 	if len(parts) > 0 {
 		fmt.Fprintf(w, "  (%s)", strings.Join(parts, ", "))
 	}
 	fmt.Fprintln(w)
-	for _, e := range g.entries {
+	for _, e := range g.Entries {
 		pr.textEntry(w, g, e)
 	}
 }
 
-func (pr Printer) textEntry(w io.Writer, g *group, e plan.ObjectPlan) {
+func (pr Printer) textEntry(w io.Writer, g *Group, e plan.ObjectPlan) {
 	fmt.Fprintf(w, "  %s %s", sign(e.Action), e.ID)
-	if notes := g.why(e); notes != "" {
-		fmt.Fprintf(w, "  (%s)", notes)
+	d := pr.Details(g, e, pr.Limit())
+	if d.Why != "" {
+		fmt.Fprintf(w, "  (%s)", d.Why)
 	}
 	fmt.Fprintln(w)
-	for _, line := range pr.hooks(e) {
+	for _, line := range d.Hooks {
 		fmt.Fprintf(w, "      %s\n", line)
 	}
-	changes, descriptions, more := listedChanges(e, pr.limit())
-	pr.writeChanges(w, "      ", e, changes)
-	writeForeign(w, "      ", e)
-	if rest := unlistedCounts(descriptions, more); rest != "" {
-		fmt.Fprintf(w, "      %s\n", rest)
+	writeChanges(w, "      ", d)
+	if d.Rest != "" {
+		fmt.Fprintf(w, "      %s\n", d.Rest)
 	}
-	if text, file, _ := pr.tombstone(e); text != "" {
-		fmt.Fprintf(w, "      to delete it, put this into %s:\n", printable.Line(file))
-		writeLines(w, "        ", text)
+	if d.Tombstone != "" {
+		fmt.Fprintf(w, "      to delete it, put this into %s:\n", printable.Line(d.File))
+		writeLines(w, "        ", d.Tombstone)
 	}
 }
 
-// limit returns how many fields of an object are shown; 0 if all are.
-func (pr Printer) limit() int {
+// Limit returns how many fields of an object are shown; 0 if all are.
+func (pr Printer) Limit() int {
 	if pr.All {
 		return 0
 	}
 	return maxFields
 }
 
-func (pr Printer) writeChanges(w io.Writer, indent string, e plan.ObjectPlan, changes []plan.FieldChange) {
-	for _, change := range changes {
-		d := differenceOf(e.Kind, change, pr.All)
-		fmt.Fprintf(w, "%s%s: %s → %s%s\n", indent, d.path, d.old, d.new, d.remark())
-		for _, line := range d.lines {
+// writeChanges writes the changed fields of an object, and those of other managers that stay.
+func writeChanges(w io.Writer, indent string, details Details) {
+	for _, d := range details.Changes {
+		fmt.Fprintf(w, "%s%s: %s → %s", indent, d.Path, d.Old, d.New)
+		if d.Remark != "" {
+			fmt.Fprintf(w, "  (%s)", d.Remark)
+		}
+		fmt.Fprintln(w)
+		for _, line := range d.Lines {
 			fmt.Fprintf(w, "%s  %s\n", indent, line)
 		}
+	}
+	for _, line := range details.Foreign {
+		fmt.Fprintf(w, "%s%s\n", indent, printable.Line(line))
 	}
 }
 
@@ -130,17 +136,6 @@ func (pr Printer) writeChanges(w io.Writer, indent string, e plan.ObjectPlan, ch
 func writeLines(w io.Writer, indent, text string) {
 	for line := range strings.Lines(text) {
 		fmt.Fprintf(w, "%s%s\n", indent, printable.Line(strings.TrimSuffix(line, "\n")))
-	}
-}
-
-func (d difference) remark() string {
-	switch {
-	case d.refused:
-		return "  (the API server refuses it)"
-	case d.overwrites != "":
-		return "  (overwrites " + d.overwrites + ")"
-	default:
-		return ""
 	}
 }
 

@@ -17,43 +17,43 @@ import (
 // maxValueLength limits the shown characters of a value.
 const maxValueLength = 72
 
-// A difference is the change of a field: in a line, or in several.
-type difference struct {
-	path     string
-	old, new string   // values in one line
-	lines    []string // lines of a text that differ, with "-" or "+" in front
-	refused  bool
-
-	overwrites string // the managers that have set the old value
+// A Difference is the change of a field: in a line, or in several.
+type Difference struct {
+	Path     string
+	Old, New string   // values in one line
+	Lines    []string // lines of a text that differ, with "-" or "+" in front
+	Remark   string   // why the change needs attention; "" if it does not
 }
 
 // differenceOf formats a change of an object of some kind, and cuts long values unless all is
 // set.
-func differenceOf(kind string, change plan.FieldChange, all bool) difference {
-	d := difference{
-		path:       printable.Line(pathOf(kind, change.Path)),
-		refused:    change.Refused,
-		overwrites: strings.Join(change.Overwrites, ", "),
+func differenceOf(kind string, change plan.FieldChange, all bool) Difference {
+	d := Difference{Path: printable.Line(pathOf(kind, change.Path))}
+	switch {
+	case change.Refused:
+		d.Remark = "the API server refuses it"
+	case len(change.Overwrites) > 0:
+		d.Remark = "overwrites " + strings.Join(change.Overwrites, ", ")
 	}
 	old, isText := change.Old.(string)
 	next, isTextToo := change.New.(string)
 	isPlain := isText && isTextToo // needs no quotes: a number can't be mistaken for a text
 	if (isPlain || all) && strings.Contains(old+next, "\n") {
 		var before, after string
-		d.old, before = linesOf(change.Old)
-		d.new, after = linesOf(change.New)
-		d.lines = lineDiff(before, after)
+		d.Old, before = linesOf(change.Old)
+		d.New, after = linesOf(change.New)
+		d.Lines = lineDiff(before, after)
 		if !all {
-			d.lines = firstLines(d.lines)
+			d.Lines = firstLines(d.Lines)
 		}
 		return d
 	}
-	d.old, d.new = text(change.Old, isPlain), text(change.New, isPlain)
+	d.Old, d.New = text(change.Old, isPlain), text(change.New, isPlain)
 	if all {
 		return d
 	}
-	if utf8.RuneCountInString(d.old) > maxValueLength || utf8.RuneCountInString(d.new) > maxValueLength {
-		d.old, d.new = cutAroundDifference(d.old, d.new)
+	if utf8.RuneCountInString(d.Old) > maxValueLength || utf8.RuneCountInString(d.New) > maxValueLength {
+		d.Old, d.New = cutAroundDifference(d.Old, d.New)
 	}
 	return d
 }

@@ -1,0 +1,169 @@
+package cli_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+)
+
+// checkReport fails the test unless a report is well-formed, needs no other file, has headings in order and named
+// tables, and has none of the markup that objects in it have as their names.
+func checkReport(t *testing.T, what, report string) {
+	t.Helper()
+	var isOpen []string
+	ids, links := map[string]bool{}, map[string]bool{}
+	lastHeading := byte('0')
+	tokens := html.NewTokenizer(strings.NewReader(report))
+	for tokens.Next() != html.ErrorToken {
+		token := tokens.Token()
+		switch token.Type {
+		case html.StartTagToken:
+			if wrong := wrongTag(token, ids, links); wrong != "" {
+				t.Errorf("%s: %s in %s", what, wrong, token)
+			}
+			if name := token.Data; len(name) == 2 && name[0] == 'h' && name[1] > '0' && name[1] <= '6' {
+				if name[1] > lastHeading+1 {
+					t.Errorf("%s: heading %s comes after h%c", what, name, lastHeading)
+				}
+				lastHeading = name[1]
+			}
+			if slices.Contains(isOpen, "table") && isOpen[len(isOpen)-1] == "table" && token.Data == "thead" {
+				t.Errorf("%s: a table has no caption", what)
+			}
+			if token.Data == "caption" {
+				isOpen[len(isOpen)-1] = "named table"
+			}
+			if !slices.Contains([]string{"meta", "br", "hr"}, token.Data) {
+				isOpen = append(isOpen, token.Data)
+			}
+		case html.EndTagToken:
+			last := strings.TrimPrefix(isOpen[len(isOpen)-1], "named ")
+			if last != token.Data {
+				t.Fatalf("%s: </%s> ends <%s>", what, token.Data, last)
+			}
+			isOpen = isOpen[:len(isOpen)-1]
+		}
+	}
+	if len(isOpen) > 0 || lastHeading < '2' {
+		t.Errorf("%s: is not complete: %v is open", what, isOpen)
+	}
+	for link := range links {
+		if !ids[strings.TrimPrefix(link, "#")] {
+			t.Errorf("%s: link to %s leads nowhere", what, link)
+		}
+	}
+	if line := harm(report); line != "" {
+		t.Errorf("%s has the line %q", what, line)
+	}
+}
+
+// wrongTag returns why a tag does not belong in a report, and notes its id and its link.
+func wrongTag(token html.Token, ids, links map[string]bool) string {
+	if slices.Contains([]string{"script", "link", "img", "iframe", "object", "base", "form", "hostile"}, token.Data) {
+		return "unwanted element"
+	}
+	for _, attribute := range token.Attr {
+		switch {
+		case strings.HasPrefix(attribute.Key, "on"), attribute.Key == "style":
+			return "code of its own"
+		case attribute.Key == "src", attribute.Key == "href" && !strings.HasPrefix(attribute.Val, "#"):
+			return "a reference to another file"
+		case attribute.Key == "href":
+			links[attribute.Val] = true
+		case attribute.Key == "id" && ids[attribute.Val]:
+			return "the same id twice"
+		case attribute.Key == "id":
+			ids[attribute.Val] = true
+		}
+	}
+	return ""
+}
+
+// markup is shown as text in a report. Names of objects and files, values and reasons have it.
+const markup = `</code></li><hostile onclick=alert(1)><script>alert(1)</script><img src=x>`
+
+// releasesWithMarkup are the files of two releases, in the folders old and new, with such text, and with a value of
+// 1 MB.
+func releasesWithMarkup() map[string]string {
+	quoted := fmt.Sprintf("%q", markup)
+	configMap := func(name, rest string) string {
+		return "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: shop, name: " + name + rest + "}\n"
+	}
+	return map[string]string{
+		"old/0000_10_web_01.yaml": configMap("settings", "}, data: {a: x, list: \"one\\ntwo\"}"),
+		"new/0000_10_web_01.yaml": configMap("settings", "}, data: {a: "+quoted+", list: \"one\\nthree\", big: "+
+			strings.Repeat("x", 1_000_000)+"}"),
+		"old/0000_10_web_02.yaml": configMap("kept", "}"),
+		"new/0000_10_web_02.yaml": configMap("kept", "}"),
+		"old/0000_20_web_01.yaml": configMap("dropped", "}"),
+		"old/0000_20_web_02.yaml": configMap("deleted", "}"),
+		"new/0000_20_web_02.yaml": configMap("deleted",
+			`, annotations: {release.openshift.io/delete: "true"}}`),
+		"new/0000_20_<hostile>_3.yaml": configMap("created", ", labels: {"+quoted+": "+quoted+"}}"),
+		"wrong/0000_30_web_01.yaml":    configMap(quoted, "}"),
+		"wrong/0000_30_web_02.yaml": "# runlevel:ignore delete-value " + markup + "\n" +
+			configMap("labels", ", annotations: {release.openshift.io/delete: "+quoted+"}}"),
+	}
+}
+
+// TestPlanAndLintAsHTML checks the pages of releases with all kinds of changes, and with names that look like markup.
+func TestPlanAndLintAsHTML(t *testing.T) {
+	folder := t.TempDir()
+	for name, text := range releasesWithMarkup() {
+		write(t, filepath.Join(folder, name), text)
+	}
+	t.Chdir(folder)
+	for _, each := range []struct {
+		args  []string
+		wants []string
+	}{
+		{[]string{"plan", "old", "new"}, []string{
+			"Update from old to new", "Objects by action", "level 10 · web", "1 changed, 1 unchanged",
+			"ConfigMap shop/settings", "0000_10_web_01.yaml:1", "data.a", "- x", "+ </code></li><hostile", "- two", "+ three",
+			"dropped: it stays in the cluster", "to delete it, put this into 0000_20_web_01.yaml:",
+			"deleted ConfigMap shop/deleted", "created ConfigMap shop/created",
+		}},
+		{[]string{"lint", "new", "--previous", "old"}, []string{
+			"Lint of new, after old", "4 errors, 2 warnings", "old/0000_20_web_01.yaml, of the previous release",
+			"error ConfigMap shop/dropped: it is no longer in the payload", "line 1, rule dropped",
+			"How to fix it. Keep the manifest and annotate it",
+		}},
+		{[]string{"lint", "wrong", "--show-ignored"}, []string{
+			"Lint of wrong", "1 ignored", "field metadata.name",
+			"field metadata.annotations[release.openshift.io/delete]",
+			"ignored by wrong/0000_30_web_02.yaml:1: " + markup, markup,
+		}},
+	} {
+		code, report := runCommand(append(each.args, "-o", "html"))
+		if !strings.HasPrefix(report, "<!doctype html>") {
+			t.Fatalf("%v: exit code %d: %s", each.args, code, report)
+		}
+		checkReport(t, each.args[0], report)
+		if limit := 200_000; len(report) > limit {
+			t.Errorf("%s: the report has %d bytes, want at most %d", each.args[0], len(report), limit)
+		}
+		for _, want := range each.wants {
+			if !strings.Contains(textOf(report), want) {
+				t.Errorf("%s: %q is missing in\n%s", each.args[0], want, textOf(report))
+			}
+		}
+	}
+}
+
+// textOf returns the text that a reader of a report sees.
+func textOf(report string) string {
+	var text strings.Builder
+	tokens := html.NewTokenizer(strings.NewReader(report))
+	for tokens.Next() != html.ErrorToken {
+		if token := tokens.Token(); token.Type == html.TextToken {
+			text.WriteString(token.Data)
+		} else if token.Data == "li" || token.Data == "p" || token.Data == "h2" {
+			text.WriteString("\n")
+		}
+	}
+	return text.String()
+}

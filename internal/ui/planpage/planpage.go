@@ -1,0 +1,204 @@
+// Package planpage makes the page of a plan, of two releases or of a cluster: counts, warnings, and each object with
+// its changed fields.
+//
+// It compares nothing: package show has the words of a plan for all formats, and masks the values of Secrets.
+//
+// Start with Page. Sections are its parts, for other pages.
+package planpage
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/internal/review/plan/show"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/ui/look"
+)
+
+// Limits of the page of a plan, in objects.
+const (
+	maxOpen     = 100 // are shown with their details open
+	maxDetailed = 2_000
+	maxNamed    = 10_000
+	maxWarnings = 500
+
+	maxTombstoneLines = 100
+)
+
+// Page returns the page of a plan.
+func Page(printer show.Printer) look.Page {
+	title := printer.Title()
+	return look.Page{Title: strings.ToUpper(title[:1]) + title[1:], Sections: Sections(printer)}
+}
+
+// Sections returns the counts, the warnings and the objects of a plan.
+func Sections(printer show.Printer) []look.Section {
+	v := view{Printer: printer}
+	all := []look.Section{
+		{ID: "summary", Title: "Summary", Body: v.summary()},
+		{ID: "attention", Title: "Needs attention", Body: v.attention()},
+		{ID: "objects", Title: "Object by object", Body: v.objects()},
+	}
+	return slices.DeleteFunc(all, func(section look.Section) bool { return len(section.Body) == 0 })
+}
+
+// A view is a plan on a page.
+type view struct {
+	show.Printer
+	isOpen bool
+	shown  int // objects so far
+}
+
+func (v *view) summary() g.Group {
+	var body g.Group
+	if nothing := v.ReasonOfNoChange(); nothing != "" {
+		body = append(body, h.P(g.Text(strings.ToUpper(nothing[:1])+nothing[1:]+".")))
+	}
+	table := look.Table{Caption: "Objects by action", Columns: []string{"Objects", "Action"}}
+	for _, action := range plan.Actions() {
+		if count := v.Plan.Counts[action]; count > 0 {
+			table.Rows = append(table.Rows, []g.Node{
+				g.Text(fmt.Sprint(count)), look.State(toneOf(action), show.CountWords(action, count)),
+			})
+		}
+	}
+	if len(table.Rows) > 0 {
+		body = append(body, table.Node())
+	}
+	return body
+}
+
+// toneOf returns the tone of an action.
+func toneOf(action plan.Action) look.Tone {
+	switch action {
+	case plan.Created, plan.Included, plan.Revived:
+		return look.Good
+	case plan.Changed:
+		return look.Active
+	case plan.Deleted, plan.DeletedWith, plan.Pending:
+		return look.Deleted
+	case plan.Dropped, plan.LeftOut, plan.Left:
+		return look.Waiting
+	case plan.Rejected:
+		return look.Bad
+	case plan.NothingToDelete, plan.Unchecked:
+		return look.Unknown
+	default:
+		return look.Later
+	}
+}
+
+// attention returns the findings of the gate and the warnings, the worst first.
+func (v *view) attention() g.Group {
+	items, warnings := look.Texts(v.Notes()), v.Plan.Warnings
+	for _, warning := range warnings[:min(len(warnings), maxWarnings)] {
+		items = append(items, g.Group{look.Code(warning.ID.String()), g.Text(": "), look.Text(warning.Message)})
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	body := g.Group{look.Items(items...)}
+	if more := len(warnings) - maxWarnings; more > 0 {
+		body = append(body, look.More(more, "warning"))
+	}
+	return body
+}
+
+// objects returns the objects by level and component.
+func (v *view) objects() g.Group {
+	var body g.Group
+	groups, total := v.Groups(), 0
+	for _, group := range groups {
+		total += len(group.Entries)
+	}
+	v.isOpen = total <= maxOpen
+	for _, group := range groups {
+		if len(group.Entries) > 0 && v.shown < maxNamed {
+			body = append(body, v.group(group))
+		}
+	}
+	if total > maxDetailed {
+		left := "the details of " + printable.Count(min(total, maxNamed)-maxDetailed, "object")
+		if total > maxNamed {
+			left += ", and " + printable.Count(total-maxNamed, "object")
+		}
+		body = append(body, h.P(g.Text("Left out: "+left+". This command shows all: "), look.Command(v.Command)))
+	}
+	return body
+}
+
+func (v *view) group(group *show.Group) g.Node {
+	var content g.Group
+	if group.IsGone {
+		content = append(content, h.P(g.Text("No longer in the release.")))
+	}
+	if group.From != "" {
+		content = append(content, h.P(g.Text("All objects come from "), look.Code(group.From), g.Text(".")))
+	}
+	var items []g.Node
+	for _, entry := range group.Entries {
+		if v.shown++; v.shown > maxNamed {
+			break
+		}
+		items = append(items, v.entry(group, entry))
+	}
+	return look.Foldable(v.isOpen, g.Group{h.H3(look.Text(group.Title)), g.Text(" " + group.Summary())},
+		append(content, look.Items(items...))...)
+}
+
+func (v *view) entry(group *show.Group, entry plan.ObjectPlan) g.Node {
+	head := g.Group{look.State(toneOf(entry.Action), string(entry.Action)), g.Text(" "), look.Code(entry.ID.String())}
+	if v.shown > maxDetailed {
+		return head
+	}
+	details := v.Details(group, entry, v.Limit())
+	if details.Why != "" {
+		head = append(head, g.Text(": "), look.Text(details.Why))
+	}
+	if place := entry.Place(); place.File != "" {
+		head = append(head, g.Text(" "), h.Small(look.Text(fmt.Sprintf("%s:%d", place.File, place.Line))))
+	}
+	items := look.Texts(details.Hooks)
+	for _, change := range details.Changes {
+		items = append(items, difference(change))
+	}
+	items = append(items, look.Texts(details.Foreign)...)
+	if details.Rest != "" {
+		items = append(items, g.Text(details.Rest))
+	}
+	if details.Tombstone != "" {
+		items = append(items, g.Group{
+			g.Text("to delete it, put this into "), look.Code(details.File), g.Text(":"),
+			look.Block(details.Tombstone, maxTombstoneLines),
+		})
+	}
+	if len(items) == 0 {
+		return head
+	}
+	return look.Foldable(v.isOpen, head, look.Items(items...))
+}
+
+// difference returns the change of a field, with the old value above the new one.
+func difference(change show.Difference) g.Node {
+	head := g.Group{look.Code(change.Path)}
+	if change.Remark != "" {
+		head = append(head, g.Text(" ("), look.Text(change.Remark), g.Text(")"))
+	}
+	if len(change.Lines) > 0 {
+		return append(head, g.Text(": "), look.Text(change.Old+" → "+change.New), diff(change.Lines))
+	}
+	return append(head, diff([]string{"- " + change.Old, "+ " + change.New}))
+}
+
+// diff returns lines that begin with "-" or "+", and others.
+func diff(lines []string) g.Node {
+	classes := map[byte]string{'-': "removed", '+': "added"}
+	return h.Pre(h.Class("diff"), g.Map(lines, func(line string) g.Node {
+		return h.Span(h.Class(classes[line[0]]), look.Text(line), g.Text("\n"))
+	}))
+}
