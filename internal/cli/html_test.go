@@ -105,6 +105,8 @@ func releasesWithMarkup() map[string]string {
 			`, annotations: {release.openshift.io/delete: "true"}}`),
 		"new/0000_20_<hostile>_3.yaml": configMap("created", ", labels: {"+quoted+": "+quoted+"}}"),
 		"wrong/0000_30_web_01.yaml":    configMap(quoted, "}"),
+		"wrong/0000_30_web_03.yaml": configMap("create-only",
+			`, annotations: {release.openshift.io/delete: "true", release.openshift.io/create-only: "true"}}`),
 		"wrong/0000_30_web_02.yaml": "# runlevel:ignore delete-value " + markup + "\n" +
 			configMap("labels", ", annotations: {release.openshift.io/delete: "+quoted+"}}"),
 	}
@@ -123,18 +125,19 @@ func TestPlanAndLintAsHTML(t *testing.T) {
 	}{
 		{[]string{"plan", "old", "new"}, []string{
 			"Update from old to new", "Objects by action", "level 10 · web", "1 changed, 1 unchanged",
-			"ConfigMap shop/settings", "0000_10_web_01.yaml:1", "data.a", "- x", "+ </code></li><hostile", "- two", "+ three",
+			"ConfigMap shop/settings", "0000_10_web_01.yaml:1", "data.a", "- x",
+			"+ </code></li><hostile", "- two", "+ three",
 			"dropped: it stays in the cluster", "to delete it, put this into 0000_20_web_01.yaml:",
 			"deleted ConfigMap shop/deleted", "created ConfigMap shop/created",
 		}},
 		{[]string{"lint", "new", "--previous", "old"}, []string{
 			"Lint of new, after old", "4 errors, 2 warnings", "old/0000_20_web_01.yaml, of the previous release",
-			"error ConfigMap shop/dropped: it is no longer in the payload", "line 1, rule dropped",
+			"error ConfigMap shop/dropped: it is no longer in the payload", "line 1, to fix in new/0000_20_web_02.yaml, rule dropped",
 			"How to fix it. Keep the manifest and annotate it",
 		}},
 		{[]string{"lint", "wrong", "--show-ignored"}, []string{
 			"Lint of wrong", "1 ignored", "field metadata.name",
-			"field metadata.annotations[release.openshift.io/delete]",
+			"field metadata.annotations[release.openshift.io/create-only]",
 			"ignored by wrong/0000_30_web_02.yaml:1: " + markup, markup,
 		}},
 	} {
