@@ -129,17 +129,13 @@ func (h *Hub) Release(ctx context.Context, namespace, name string) (*Release, er
 	return release, nil
 }
 
-// Objects returns the objects of a release.
-func (h *Hub) Objects(ctx context.Context, namespace, name string) (*state.ObjectList, error) {
-	release, err := h.Release(ctx, namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	if list := release.objects(); list != nil {
+// Objects returns the objects of the release.
+func (r *Release) Objects() (*state.ObjectList, error) {
+	if list := r.objects(); list != nil {
 		return list, nil
 	}
 	return nil, errors.New("the objects of the release could not be listed: " +
-		printable.Few(release.Status.Unknown, maxUnknown))
+		printable.Few(r.Status.Unknown, maxUnknown))
 }
 
 // maxUnknown limits the reasons in an error.

@@ -1,11 +1,21 @@
 package pages_test
 
 import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
 	"testing"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/internal/ui/pages"
 )
 
 const shop = `
@@ -38,13 +48,19 @@ func TestTheObjectPageShowsDriftWithItsManager(t *testing.T) {
 	r.must("1.0.0", shop)
 	site := r.site()
 	contains(t, r.object(site, "ConfigMap", "settings"), "the cluster matches the release")
-	_, err := test.Client(r).CoreV1().ConfigMaps(r.namespace).Patch(t.Context(), "settings", types.MergePatchType,
-		[]byte(`{"data":{"colour":"red"}}`), metav1.PatchOptions{FieldManager: "painter"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.paint()
 	contains(t, r.object(site, "ConfigMap", "settings"), "data.colour", "red", "blue", "overwrites painter",
 		"changed since it was applied")
+}
+
+// paint makes another manager change the settings.
+func (r *release) paint() {
+	r.Helper()
+	_, err := test.Client(r).CoreV1().ConfigMaps(r.namespace).Patch(r.Context(), "settings", types.MergePatchType,
+		[]byte(`{"data":{"colour":"red"}}`), metav1.PatchOptions{FieldManager: "painter"})
+	if err != nil {
+		r.Fatal(err)
+	}
 }
 
 func TestNoPageHasTheValueOfASecret(t *testing.T) {
@@ -73,4 +89,122 @@ func TestTheObjectPageLinksToReferencesInBothDirections(t *testing.T) {
 		"spec.template.spec.containers[0].envFrom[0].configMapRef.name")
 	contains(t, r.object(site, "ConfigMap", "settings"), "kind=Deployment.apps&amp;name=web",
 		"0000_10_config_settings.yaml:1")
+}
+
+// hostile is text that must appear as text.
+const hostile = "<script>alert(1)</script>"
+
+func TestTheObjectPageHasTheLogOfACrashingContainer(t *testing.T) {
+	r := newRelease(t)
+	err := r.apply("1.0.0", `
+-- 0000_20_web_deployment.yaml --
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: NS}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: web
+        image: registry.example/web
+        env:
+        - {name: SANDBOX_POD, value: crash}
+        - {name: SANDBOX_LOG, value: "reading settings\n`+hostile+`\n\x1b[31mno such table \u202eevil"}
+`, noWait)
+	if err != nil {
+		t.Fatal(err)
+	}
+	site, page := r.site(), ""
+	sandboxtest.Eventually(t, "the log of the crashed container", func(context.Context) bool {
+		page = r.object(site, "Deployment.apps", "web")
+		return strings.Contains(page, "reading settings\n")
+	})
+	contains(t, page, "Container web of pod web-", "before it was restarted",
+		`&lt;script&gt;alert(1)&lt;/script&gt;`, `\x1b[31mno such table \u202eevil`, "ScalingReplicaSet")
+	lacks(t, page, hostile, "\x1b", "\u202e")
+}
+
+func TestTheObjectPageExplainsAHeldDelete(t *testing.T) {
+	r := newRelease(t)
+	const settings = `
+-- 0000_10_config_settings.yaml --
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: NS, finalizers: [example.com/hold]%s}
+`
+	r.must("1.0.0", strings.ReplaceAll(settings, "%s", ""))
+	t.Cleanup(func() {
+		_, _ = test.Client(t).CoreV1().ConfigMaps(r.namespace).Patch(context.Background(), "settings",
+			types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	})
+	deletes := `, annotations: {release.openshift.io/delete: "true"}`
+	if err := r.apply("1.0.1", strings.ReplaceAll(settings, "%s", deletes), noWait); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, r.object(r.site(), "ConfigMap", "settings"), "being deleted", "example.com/hold")
+}
+
+func TestAnObjectThatDoesNotExistHasAPage(t *testing.T) {
+	r := newRelease(t)
+	r.must("1.0.0", shop)
+	err := test.Client(t).CoreV1().ConfigMaps(r.namespace).Delete(t.Context(), "settings", metav1.DeleteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := r.site()
+	contains(t, r.object(site, "ConfigMap", "settings"), "missing", "The cluster does not have it.",
+		"data:\n  colour: blue")
+	contains(t, r.object(site, "Widget.example.com", "w"), "The release does not have it.")
+}
+
+func TestTheObjectPageNamesMissingRights(t *testing.T) {
+	r := newRelease(t)
+	r.must("1.0.0", shop)
+	r.paint()
+	reads := rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"", "coordination.k8s.io"},
+		Resources: []string{"configmaps", "leases"}}
+	site := r.site(test.Account(t, r.namespace, "reader", reads))
+	var page string
+	sandboxtest.Eventually(t, "the rights of the user", func(context.Context) bool {
+		page = r.object(site, "ConfigMap", "settings")
+		return strings.Contains(page, "colour: red")
+	})
+	contains(t, page, "this user may not patch configmaps settings: a dry run needs this right",
+		"this user may not list events in namespace "+r.namespace)
+	contains(t, r.object(site, "Secret", "key"), "this user may not get Secret "+r.namespace+"/key")
+	contains(t, r.object(site, "Deployment.apps", "web"), "this user may not get Deployment")
+
+	inCluster := r.site()
+	inCluster.Allow = func(_ context.Context, right authorizationv1.ResourceAttributes) error {
+		if right.Resource == "deployments" || right.Resource == "events" {
+			return fmt.Errorf("%w to %s %s.%s", pages.ErrForbidden, right.Verb, right.Resource, right.Group)
+		}
+		return nil
+	}
+	page = r.object(inCluster, "Deployment.apps", "web")
+	contains(t, page, "not allowed to get deployments.apps")
+	lacks(t, page, "registry.example")
+	page = r.object(inCluster, "ConfigMap", "settings")
+	contains(t, page, "colour: red", "not allowed to list events.")
+}
+
+func TestASlowDryRunDoesNotHoldThePage(t *testing.T) {
+	r := newRelease(t)
+	r.must("1.0.0", shop)
+	r.paint()
+	slow := sandboxtest.Before(test.Sandbox(t).Config, func(request *http.Request) error {
+		if request.Method == http.MethodPatch {
+			<-request.Context().Done()
+		}
+		return request.Context().Err()
+	})
+	began := time.Now()
+	contains(t, r.object(r.site(slow), "ConfigMap", "settings"), "has not answered the dry run within 3s",
+		"colour: red")
+	if took := time.Since(began); took > 10*time.Second {
+		t.Error("the page took", took)
+	}
 }

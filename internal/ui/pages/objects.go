@@ -32,12 +32,9 @@ func (s *Site) objects(ctx context.Context, namespace, name string, query url.Va
 		return nil, err
 	}
 	content := s.contentOf(namespace, name, "Objects of release "+name)
-	list, err := s.Hub.Objects(ctx, namespace, name)
+	list, err := release.Objects()
 	if err != nil {
-		return nil, err
-	}
-	if list == nil {
-		content.add("objects", "", h.P(look.Text("The cluster has no record of release "+name+".")))
+		content.add("objects", "", messages(release.Status.Time, release.Status.Messages), h.P(look.Text(err.Error())))
 		return content, nil
 	}
 	all := rowsOf(release, list)
