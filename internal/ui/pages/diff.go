@@ -1,12 +1,10 @@
 package pages
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +20,7 @@ import (
 	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/internal/review/plan/show"
 	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/ui/planpage"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -93,9 +92,7 @@ func (v *objectView) diff() g.Group {
 			v.diffs.put(key, found)
 		}
 	}
-	var text bytes.Buffer
-	_ = show.Printer{Plan: found}.Diff(&text) // a buffer takes everything
-	return g.Group{block("Differences", strings.Split(strings.TrimSpace(text.String()), "\n"), maxManifest)}
+	return planpage.Object(show.Printer{Plan: found})
 }
 
 // preview finds out what an apply of the object would change, by a dry run.

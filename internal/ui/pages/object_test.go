@@ -47,7 +47,7 @@ func TestTheObjectPageShowsDriftWithItsManager(t *testing.T) {
 	r := newRelease(t)
 	r.must("1.0.0", shop)
 	site := r.site()
-	contains(t, r.object(site, "ConfigMap", "settings"), "the cluster matches the release")
+	contains(t, r.object(site, "ConfigMap", "settings"), "Nothing would change: the cluster matches the release.")
 	r.paint()
 	contains(t, r.object(site, "ConfigMap", "settings"), "data.colour", "red", "blue", "overwrites painter",
 		"changed since it was applied")

@@ -2,10 +2,86 @@ package pages
 
 import (
 	"context"
+	"fmt"
 	"net/url"
+
+	"golang.org/x/sync/errgroup"
+	h "maragu.dev/gomponents/html"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/internal/review/plan/show"
+	"github.com/runlevel/runlevel/internal/ui/look"
+	"github.com/runlevel/runlevel/internal/ui/planpage"
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// plan returns what an update from one kept version to another would change.
+// plan returns what an update from one kept version to another would change, as "runlevel plan shop@3 shop@5" does.
 func (s *Site) plan(ctx context.Context, namespace, name string, query url.Values) (*Content, error) {
-	return nil, ErrNotFound
+	release, err := s.Hub.Release(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	from, to := query.Get("from"), query.Get("to")
+	content := s.contentOf(namespace, name, fmt.Sprintf("Plan from %s to %s", from, to))
+	fail := func(problem string) (*Content, error) {
+		content.add("problem", "", look.Notice(look.Bad, h.P(look.Text(problem))))
+		return content, nil
+	}
+	if release.Record == nil {
+		return fail("no version was applied yet")
+	}
+	content.add("compare", "", s.compareForm(release, release.Record.History, from, to))
+	if err := s.may(ctx, authorizationv1.ResourceAttributes{
+		Verb: "get", Namespace: namespace, Resource: "secrets",
+	}); err != nil {
+		return fail("The files of versions are in Secrets: " + err.Error())
+	}
+	old, err := keptVersion(release.Record, "from", from)
+	if err != nil {
+		return fail(err.Error())
+	}
+	next, err := keptVersion(release.Record, "to", to)
+	switch {
+	case err != nil:
+		return fail(err.Error())
+	case old.Revision == next.Revision:
+		return fail("both versions are revision " + from + ": choose two")
+	}
+	var both [2]*payload.Payload
+	group, opening := errgroup.WithContext(ctx)
+	for i, revision := range []string{from, to} {
+		group.Go(func() (err error) {
+			both[i], err = s.Hub.Open(opening, namespace, name, revision)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fail(err.Error())
+	}
+	content.Sections = append(content.Sections, planpage.Sections(show.Printer{
+		Plan: plan.Compare(both[0], both[1], nil), From: versionText(*old), To: versionText(*next),
+		Command: fmt.Sprintf("runlevel plan %[1]s@%[2]s %[1]s@%[3]s", name, from, to),
+	})...)
+	return content, nil
+}
+
+// keptVersion returns a version of the history by its revision. Its files must be kept.
+func keptVersion(known *record.Record, field, revision string) (*record.HistoryEntry, error) {
+	if revision == "" {
+		return nil, fmt.Errorf("the address lacks %s: name two revisions, such as ?from=3&to=5", field)
+	}
+	entry, err := known.FindRevision(revision)
+	switch {
+	case err != nil:
+		return nil, err
+	case entry.Files == nil:
+		return nil, fmt.Errorf("no files are stored for revision %s: it was applied by an older version of runlevel",
+			revision)
+	case !isKept(*entry):
+		return nil, fmt.Errorf("the files of revision %s are not kept: %s", revision, entry.Files.NotKept)
+	}
+	return entry, nil
 }

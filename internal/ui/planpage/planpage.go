@@ -47,6 +47,18 @@ func Sections(printer show.Printer) []look.Section {
 	return slices.DeleteFunc(all, func(section look.Section) bool { return len(section.Body) == 0 })
 }
 
+// Object returns the changes of the only object of a plan, or that nothing changes.
+func Object(printer show.Printer) g.Group {
+	v := view{Printer: printer, isOpen: true}
+	body := v.noChange()
+	for _, entry := range printer.Plan.Steps {
+		if !entry.IsNoop() || len(entry.Foreign) > 0 {
+			body = append(body, v.entry(&show.Group{}, entry))
+		}
+	}
+	return body
+}
+
 // A view is a plan on a page.
 type view struct {
 	show.Printer
@@ -55,10 +67,7 @@ type view struct {
 }
 
 func (v *view) summary() g.Group {
-	var body g.Group
-	if nothing := v.ReasonOfNoChange(); nothing != "" {
-		body = append(body, h.P(g.Text(strings.ToUpper(nothing[:1])+nothing[1:]+".")))
-	}
+	body := v.noChange()
 	table := look.Table{Caption: "Objects by action", Columns: []string{"Objects", "Action"}}
 	for _, action := range plan.Actions() {
 		if count := v.Plan.Counts[action]; count > 0 {
@@ -71,6 +80,15 @@ func (v *view) summary() g.Group {
 		body = append(body, table.Node())
 	}
 	return body
+}
+
+// noChange returns why nothing changes, if nothing does.
+func (v *view) noChange() g.Group {
+	nothing := v.ReasonOfNoChange()
+	if nothing == "" {
+		return nil
+	}
+	return g.Group{h.P(g.Text(strings.ToUpper(nothing[:1]) + nothing[1:] + "."))}
 }
 
 // toneOf returns the tone of an action.
