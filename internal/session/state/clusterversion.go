@@ -3,6 +3,7 @@ package state
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,8 +39,8 @@ var healthyStatuses = map[string]string{
 	string(configv1.OperatorUpgradeable): "True", failing: "False", releaseAccepted: "True", invalid: "False",
 }
 
-// isHealthy reports whether a condition has its healthy status.
-func (c Condition) isHealthy() bool {
+// IsHealthy reports whether a condition has its healthy status.
+func (c Condition) IsHealthy() bool {
 	wanted := healthyStatuses[c.Type]
 	return wanted == "" || c.Status == wanted
 }
@@ -52,7 +53,7 @@ func (v *VersionStatus) Problems() []Condition {
 		isOutdated := condition.Type == string(configv1.RetrievedUpdates) && condition.Status == "False" &&
 			len(v.Updates) > 0
 		isGate := condition.Type == releaseAccepted || condition.Type == string(configv1.OperatorUpgradeable)
-		if isOutdated || condition.Type == preflightPassed || !condition.isHealthy() && !isGate {
+		if isOutdated || condition.Type == preflightPassed || !condition.IsHealthy() && !isGate {
 			problems = append(problems, condition)
 		}
 	}
@@ -84,8 +85,8 @@ func messageOf(c configv1.ClusterOperatorStatusCondition) why.Message {
 	return why.Message{Text: fmt.Sprintf("%s=%s: %s", c.Type, c.Status, lines[0]), Details: lines[1:]}
 }
 
-// conditionsOf converts conditions.
-func conditionsOf(all []configv1.ClusterOperatorStatusCondition) []Condition {
+// ConditionsOf converts conditions.
+func ConditionsOf(all []configv1.ClusterOperatorStatusCondition) []Condition {
 	shown := []Condition{}
 	for _, condition := range all {
 		shown = append(shown, Condition{
@@ -140,7 +141,7 @@ func (r *Reader) addClusterVersion(ctx context.Context, s *Status) {
 func (s *Status) setVersion(version *configv1.ClusterVersion) {
 	s.ClusterVersion = &VersionStatus{
 		Version: version.Status.Desired.Version, Image: version.Status.Desired.Image,
-		Conditions: conditionsOf(version.Status.Conditions), Updates: updatesOf(version.Status),
+		Conditions: ConditionsOf(version.Status.Conditions), Updates: updatesOf(version.Status),
 	}
 	if desired := version.Spec.DesiredUpdate; desired != nil && desired.Mode == "" &&
 		(desired.Image != "" && desired.Image != version.Status.Desired.Image ||
@@ -217,24 +218,43 @@ func (r *Reader) addEvents(ctx context.Context, s *Status) {
 // addOperators adds the ClusterOperators of the release that are not healthy: those with its label; for the
 // operator's release also those without a label.
 func (r *Reader) addOperators(ctx context.Context, s *Status) {
-	found, err := r.Cluster.List(ctx, kinds.ClusterOperator, "", "")
+	all, err := r.Operators(ctx)
 	s.notKnown("the status of the ClusterOperators", err)
+	for _, operator := range all {
+		operator.Conditions = slices.DeleteFunc(operator.Conditions, Condition.IsHealthy)
+		if cmp.Or(operator.release, payload.DefaultName) == s.Release && len(operator.Conditions) > 0 {
+			s.Operators = append(s.Operators, operator)
+		}
+	}
+}
+
+// Operators returns all ClusterOperators with all their conditions, the most severe first. With an error, it also
+// returns those that can be read.
+func (r *Reader) Operators(ctx context.Context) ([]OperatorStatus, error) {
+	found, err := r.Cluster.List(ctx, kinds.ClusterOperator, "", "")
+	if err != nil {
+		return nil, err
+	}
+	var all []OperatorStatus
+	var unread []error
 	for _, item := range found {
 		operator := &configv1.ClusterOperator{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, operator); err != nil {
-			s.notKnown("the status of ClusterOperator "+item.GetName(), err)
+			unread = append(unread, fmt.Errorf("ClusterOperator %s: %w", item.GetName(), err))
 			continue
 		}
-		if owner := operator.Labels[objectmeta.ReleaseLabel]; cmp.Or(owner, payload.DefaultName) == s.Release {
-			s.addOperator(operator)
-		}
+		all = append(all, operatorStatusOf(operator))
 	}
-	slices.SortStableFunc(s.Operators, func(a, b OperatorStatus) int { return cmp.Compare(a.rank(), b.rank()) })
+	slices.SortStableFunc(all, func(a, b OperatorStatus) int { return cmp.Compare(a.rank(), b.rank()) })
+	return all, errors.Join(unread...)
 }
 
-// addOperator adds a ClusterOperator, unless it is healthy.
-func (s *Status) addOperator(operator *configv1.ClusterOperator) {
-	shown := OperatorStatus{Name: operator.Name, Conditions: conditionsOf(operator.Status.Conditions)}
+// operatorStatusOf returns the status of a ClusterOperator.
+func operatorStatusOf(operator *configv1.ClusterOperator) OperatorStatus {
+	shown := OperatorStatus{
+		Name: operator.Name, Conditions: ConditionsOf(operator.Status.Conditions),
+		release: operator.Labels[objectmeta.ReleaseLabel],
+	}
 	for _, version := range operator.Status.Versions {
 		if version.Name == "operator" {
 			shown.Version = version.Version
@@ -248,10 +268,7 @@ func (s *Status) addOperator(operator *configv1.ClusterOperator) {
 			Message: "no condition Available",
 		})
 	}
-	shown.Conditions = slices.DeleteFunc(shown.Conditions, Condition.isHealthy)
-	if len(shown.Conditions) > 0 {
-		s.Operators = append(s.Operators, shown)
-	}
+	return shown
 }
 
 // The ranks of ClusterOperators, the most severe first.
@@ -259,20 +276,25 @@ const (
 	unavailableRank = iota
 	degradedRank
 	otherRank
+	healthyRank
 )
 
 // rank returns the severity. From otherRank on, nothing is wrong.
 func (o OperatorStatus) rank() int {
-	has := func(kind configv1.ClusterStatusConditionType) bool {
-		return slices.ContainsFunc(o.Conditions, func(c Condition) bool { return c.Type == string(kind) })
+	isUnhealthy := func(kind configv1.ClusterStatusConditionType) bool {
+		return slices.ContainsFunc(o.Conditions, func(c Condition) bool {
+			return (kind == "" || c.Type == string(kind)) && !c.IsHealthy()
+		})
 	}
 	switch {
-	case has(configv1.OperatorAvailable):
+	case isUnhealthy(configv1.OperatorAvailable):
 		return unavailableRank
-	case has(configv1.OperatorDegraded):
+	case isUnhealthy(configv1.OperatorDegraded):
 		return degradedRank
-	default:
+	case isUnhealthy(""):
 		return otherRank
+	default:
+		return healthyRank
 	}
 }
 
@@ -290,5 +312,5 @@ func (s *Status) isHealthy() bool {
 
 // isWrong reports whether a condition of the ClusterVersion is unhealthy. A block of the next minor version is healthy.
 func (c Condition) isWrong() bool {
-	return c.Type != string(configv1.OperatorUpgradeable) && !c.isHealthy()
+	return c.Type != string(configv1.OperatorUpgradeable) && !c.IsHealthy()
 }

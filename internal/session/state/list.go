@@ -114,7 +114,7 @@ func (r *Reader) listed(ctx context.Context, known *record.Record) ListedRelease
 	s.Time, s.Done = r.Cluster.Now().UTC().Truncate(time.Second), s.Done && s.isHealthy()
 	found := ListedRelease{
 		Release: known.Release, Namespace: r.Namespace, Version: s.Version, Previous: s.Previous, Percent: s.Percent,
-		State: s.word(), KeptBy: s.keptBy(), Deletes: len(s.pending()), Problems: s.problems(), Unknown: s.Unknown,
+		State: s.Word(), KeptBy: s.keptBy(), Deletes: len(s.pending()), Problems: s.problems(), Unknown: s.Unknown,
 	}
 	if newest := known.Newest(); newest != nil {
 		found.Since, found.Source = &newest.Started.Time, newest.Source
@@ -128,10 +128,12 @@ func (r *Reader) listed(ctx context.Context, known *record.Record) ListedRelease
 	return found
 }
 
-// word returns the state of a release in a word.
-func (s *Status) word() ReleaseState {
+// Word returns the state of a release in a word.
+func (s *Status) Word() ReleaseState {
 	isHeld := s.Lock != nil && !s.Lock.Expired
 	switch {
+	case s.Lost != nil:
+		return ReleaseLost
 	case s.Uninstall != nil:
 		return ReleaseUninstalling
 	case isHeld && (s.State != record.Completed || s.Progress != nil):

@@ -107,11 +107,13 @@ type Condition struct {
 	Since   time.Time `json:"since,omitzero"`
 }
 
-// An OperatorStatus is a ClusterOperator, with the conditions that are not healthy.
+// An OperatorStatus is a ClusterOperator. In a Status, it has only the conditions that are not healthy.
 type OperatorStatus struct {
 	Name       string      `json:"name"`
 	Version    string      `json:"version,omitempty"`
 	Conditions []Condition `json:"conditions"`
+
+	release string // the label of its release; "" if it has none
 }
 
 // An Event is an event of Kubernetes.

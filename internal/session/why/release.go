@@ -24,6 +24,7 @@ import (
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
@@ -251,13 +252,21 @@ func compareSince(a, b *time.Time) int {
 func (f *ReleaseFacts) notBegun() []*Answer {
 	var answers []*Answer
 	for node, steps := range f.Run.Manifests() {
-		if step := steps[0]; !step.IsTried() {
-			answers = append(answers, &Answer{
-				Object: step.ID, State: Blocked, Messages: []Message{}, Release: f.Record.Release, Version: f.version(),
-				File: step.File, Node: cmp.Or(step.Node, f.Run.Nodes[node].Name),
-				After: f.names(f.Run.Nodes[node].After),
-			})
+		step, runNode := steps[0], f.Run.Nodes[node]
+		if step.IsTried() {
+			continue
 		}
+		answer := &Answer{
+			Object: step.ID, State: Blocked, Messages: []Message{}, Release: f.Record.Release, Version: f.version(),
+			File: step.File, Node: cmp.Or(step.Node, runNode.Name), After: f.names(runNode.After),
+		}
+		switch {
+		case runNode.State != graph.Blocked && step.Awaits != nil:
+			answer.addMessage(nil, "its turn comes when %s is ready", *step.Awaits)
+		case runNode.State != graph.Blocked:
+			answer.After = f.earlier(runNode, answer.Node)
+		}
+		answers = append(answers, answer)
 	}
 	return answers
 }

@@ -158,7 +158,7 @@ func inNode(name string) string {
 }
 
 // earlier returns the levels that come first in a node with several levels.
-func (f *ObjectFacts) earlier(node apply.RunNodeState, own string) []string {
+func (f *ReleaseFacts) earlier(node apply.RunNodeState, own string) []string {
 	var names []string
 	for _, step := range node.Steps {
 		if name := step.Node; step.IsTried() && name != own && name != "" && !slices.Contains(names, name) {

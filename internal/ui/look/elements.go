@@ -57,14 +57,16 @@ func bounded(text string) string {
 }
 
 // Lines returns text from outside with its line breaks.
-func Lines(text string) g.Node {
+func Lines(text string) g.Node { return linesOf(text, Text) }
+
+func linesOf(text string, show func(string) g.Node) g.Node {
 	lines := strings.SplitN(strings.TrimSpace(text), "\n", maxLines+1)
 	if len(lines) > maxLines {
 		lines[maxLines] = "…"
 	}
 	var nodes g.Group
 	for i, line := range lines {
-		nodes = append(nodes, g.If(i > 0, h.Br()), Text(strings.TrimSuffix(line, "\r")))
+		nodes = append(nodes, g.If(i > 0, h.Br()), show(strings.TrimSuffix(line, "\r")))
 	}
 	return nodes
 }

@@ -14,10 +14,13 @@ var agePattern = regexp.MustCompile(`\bfor (?:\d{1,6}[smhdy]){1,2}\b|\b(?:\d{1,6
 // ageParts matches the numbers of an age.
 var ageParts = regexp.MustCompile(`(\d+)([smhdy])`)
 
-// Prose returns a message that was written at a time. The ages in it become times, which the script of the page
-// refreshes: a page may be open for hours without another message.
+// Prose returns a message that was written at a time, with its line breaks. The ages in it become times, which the
+// script of the page refreshes: a page may be open for hours without another message.
 func Prose(now time.Time, text string) g.Node {
-	text = bounded(text)
+	return linesOf(text, func(line string) g.Node { return proseLine(now, bounded(line)) })
+}
+
+func proseLine(now time.Time, text string) g.Node {
 	var nodes g.Group
 	last := 0
 	for _, place := range agePattern.FindAllStringIndex(text, -1) {

@@ -3,6 +3,7 @@ package pages
 import (
 	"cmp"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -33,7 +34,7 @@ func (v releaseView) link(id kinds.ID) g.Node { return v.site.objectLink(v.Relea
 
 // command returns a command on the release.
 func (v releaseView) command(words ...string) g.Node {
-	return command(v.Namespace, v.Status.Release, words...)
+	return command(v.Namespace, append(words, v.Status.Release)...)
 }
 
 // isFailure reports whether waiting does not help: the apply has failed at the object, or the object has failed.
@@ -100,7 +101,7 @@ func (v releaseView) item(a *why.Answer) g.Node {
 		place = h.P(look.Text(strings.Trim(a.Node+", "+a.File, ", ")))
 	}
 	return h.Li(h.ID(objectID("item", a.Object)), h.H3(title), messages(v.Status.Time, a.Messages), place,
-		h.P(g.Text("To find out more: "), whyCommand(a.Object)))
+		h.P(g.Text("To find out more: "), whyCommand(v.Namespace, a.Object)))
 }
 
 // objectTable returns objects with the first reason of each, in a table.
@@ -135,7 +136,7 @@ func (v releaseView) more(count int) g.Node {
 type blockedPart struct {
 	node    string
 	after   []string // the parts right before it
-	objects []kinds.ID
+	objects []*why.Answer
 }
 
 // blockedParts returns the parts with objects that the apply has not reached, in order.
@@ -150,7 +151,7 @@ func (v releaseView) blockedParts() []*blockedPart {
 			index = len(parts)
 			parts = append(parts, &blockedPart{node: a.Node})
 		}
-		parts[index].objects = append(parts[index].objects, a.Object)
+		parts[index].objects = append(parts[index].objects, a)
 		for _, earlier := range a.After {
 			if !slices.Contains(parts[index].after, earlier) {
 				parts[index].after = append(parts[index].after, earlier)
@@ -169,17 +170,17 @@ func (v releaseView) blocked() look.Section {
 	table := look.Table{Caption: "Parts of the release whose turn comes later",
 		Columns: []string{"Part", "Objects", "Comes after", "Held up by"}}
 	for _, part := range parts[:min(maxRows, len(parts))] {
-		name := cmp.Or(printable.Line(part.node), "files without a level")
+		name := cmp.Or(part.node, "files without a level")
 		var objects g.Group
-		for _, id := range part.objects[:min(maxItems, len(part.objects))] {
-			objects = append(objects, h.Li(v.link(id)))
+		for _, a := range part.objects[:min(maxItems, len(part.objects))] {
+			objects = append(objects, h.Li(v.link(a.Object), messages(v.Status.Time, a.Messages)))
 		}
-		table.IDs = append(table.IDs, "part-"+name)
+		table.IDs = append(table.IDs, "part-"+url.QueryEscape(name))
 		table.Rows = append(table.Rows, []g.Node{
-			g.Text(name),
-			look.Fold("objects-"+name, printable.Count(len(part.objects), "object"),
+			look.Text(name),
+			look.Fold("objects-"+url.QueryEscape(name), printable.Count(len(part.objects), "object"),
 				g.Group{h.Ul(objects), v.more(len(part.objects) - len(objects))}),
-			look.Text(cmp.Or(printable.Few(part.after, maxNamed), "the objects before them")),
+			look.Text(cmp.Or(printable.Few(part.after, maxNamed), "-")),
 			v.holders(part, parts),
 		})
 	}
@@ -213,7 +214,7 @@ func (v releaseView) holders(part *blockedPart, all []*blockedPart) g.Node {
 		}
 	}
 	if len(items) == 0 {
-		return g.Text("Nothing waits or has failed: the parts before it are being applied.")
+		return g.Text("The objects before it are being applied: none of them waits or has failed.")
 	}
 	return h.Ul(items)
 }

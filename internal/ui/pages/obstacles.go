@@ -53,7 +53,7 @@ func (v releaseView) holder(pending state.PendingDelete) g.Node {
 	for _, remaining := range pending.Remaining[:min(maxItems, len(pending.Remaining))] {
 		items = append(items, "still in it: "+remaining)
 	}
-	return g.Group{look.List(items), h.P(whyCommand(pending.Object))}
+	return g.Group{look.List(items), h.P(whyCommand(v.Namespace, pending.Object))}
 }
 
 // drift returns the objects that differ from the release, or are missing.
@@ -83,7 +83,7 @@ func (v releaseView) drift() look.Section {
 			" deleted since the release was applied; the names are not known.")))
 	}
 	return look.Section{ID: "drift", Title: "Differences from the release",
-		Body: append(body, h.P(g.Text("To see the fields: "), v.command("diff")))}
+		Body: append(body, h.P(g.Text("To see the fields: "), v.command("diff")), v.applyAgain("To repair them: "))}
 }
 
 // repairs returns the repairs since the version was begun.
@@ -92,20 +92,21 @@ func (v releaseView) repairs() look.Section {
 		return look.Section{}
 	}
 	table := look.Table{Caption: "Latest repairs", Columns: []string{"Object", "Repairs", "Last", "What"}}
-	isContested := false
 	for _, repair := range v.Status.Repairs.Latest {
-		isContested = isContested || repair.Count > 1
+		what := g.Group{look.Lines(repair.Message)}
+		if event, isContested := v.contested[repair.ID]; isContested {
+			what = append(what, h.P(look.State(look.Bad, "contested"), g.Text(" "),
+				look.Age(v.Status.Time, event.Time), g.Text(" ago: "), look.Lines(event.Message)))
+		}
 		table.IDs = append(table.IDs, objectID("repair", repair.ID))
 		table.Rows = append(table.Rows, []g.Node{
 			v.link(repair.ID), g.Text(strconv.Itoa(repair.Count)),
-			g.Group{look.Age(v.Status.Time, repair.Time.Time), g.Text(" ago")}, look.Lines(repair.Message),
+			g.Group{look.Age(v.Status.Time, repair.Time.Time), g.Text(" ago")}, what,
 		})
 	}
 	return look.Section{ID: "repairs", Title: "Repairs", Body: g.Group{
 		h.P(g.Text("Repaired since the version was begun: " + printable.Count(v.Status.Repairs.Count, "time") + ".")),
 		table.Node(),
-		g.If(isContested, h.P(g.Text("If an object is repaired again and again, another client changes it: its page "+
-			"lists the managers of its fields, and an event with the reason Contested."))),
 	}}
 }
 
@@ -127,7 +128,7 @@ func (v releaseView) gates() look.Section {
 		if gate.Since != nil && !gate.Since.IsZero() {
 			title = append(title, g.Text(", for "), look.Age(v.Status.Time, *gate.Since))
 		}
-		items = append(items, h.Li(h.H3(title), h.P(look.Lines(gate.Message))))
+		items = append(items, h.Li(h.H3(title), h.P(look.Prose(v.Status.Time, gate.Message))))
 	}
 	if more := len(v.Status.Gates) - len(items); more > 0 {
 		items = append(items, h.Li(g.Text(fmt.Sprintf("and %d more", more))))

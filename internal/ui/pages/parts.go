@@ -3,7 +3,6 @@ package pages
 import (
 	"context"
 	"net/url"
-	"strings"
 	"time"
 
 	g "maragu.dev/gomponents"
@@ -62,30 +61,37 @@ func objectID(prefix string, id kinds.ID) string {
 	return prefix + "-" + url.QueryEscape(id.GroupKind().String()+"/"+id.Namespace+"/"+id.Name)
 }
 
-// whyCommand returns the command that explains an object.
-func whyCommand(id kinds.ID) g.Node {
-	name := id.GroupKind().String() + "/" + id.Name
-	if id.Namespace != "" {
-		name = id.GroupKind().String() + "/" + id.Namespace + "/" + id.Name
+// command returns a command of runlevel on a release whose record is in a namespace.
+func command(namespace string, words ...string) g.Node {
+	line := "runlevel"
+	for _, word := range words {
+		line += " " + printable.ShellWord(word)
 	}
-	return look.Command("runlevel why " + printable.ShellWord(name))
-}
-
-// command returns a command on a release.
-func command(namespace, release string, words ...string) g.Node {
-	line := "runlevel " + strings.Join(words, " ") + " " + release
 	if namespace != session.DefaultNamespace {
 		line += " --record-namespace " + namespace
 	}
 	return look.Command(line)
 }
 
+// whyCommand returns the command that explains an object.
+func whyCommand(namespace string, id kinds.ID) g.Node {
+	name := id.Name
+	if id.Namespace != "" {
+		name = id.Namespace + "/" + name
+	}
+	return command(namespace, "why", id.GroupKind().String()+"/"+name)
+}
+
+// maxDetails limits the messages on an object, and the details of each.
+const maxDetails = 8
+
 // messages returns messages with their details.
 func messages(now time.Time, all []why.Message) g.Node {
 	if len(all) == 0 {
 		return nil
 	}
-	return h.Ul(g.Map(all, func(message why.Message) g.Node {
-		return h.Li(look.Prose(now, message.Text), look.List(message.Details))
+	return h.Ul(g.Map(all[:min(maxDetails, len(all))], func(message why.Message) g.Node {
+		return h.Li(look.Prose(now, message.Text),
+			look.List(message.Details[:min(maxDetails, len(message.Details))]))
 	}))
 }

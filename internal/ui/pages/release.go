@@ -13,7 +13,9 @@ import (
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session/progress"
 	"github.com/runlevel/runlevel/internal/session/state"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -24,7 +26,10 @@ import (
 // A releaseView is the first page on a release.
 type releaseView struct {
 	*live.Release
-	site *Site
+	site   *Site
+	events []state.Event // the latest
+	// events on the objects that other clients change again and again
+	contested map[kinds.ID]state.Event
 }
 
 // release returns the first page on a release: what a person on call needs, in this order.
@@ -33,7 +38,12 @@ func (s *Site) release(ctx context.Context, namespace, name string, query url.Va
 	if err != nil {
 		return nil, err
 	}
-	v := releaseView{Release: read, site: s}
+	v := releaseView{
+		Release: read, site: s, events: read.Status.Events, contested: s.contentions(ctx, read.Status.Repairs),
+	}
+	if len(v.events) == 0 {
+		v.events = s.eventsOn(ctx, kinds.NewID(kinds.ConfigMap, namespace, lock.Name(name)), "")
+	}
 	return &Content{
 		Page: look.Page{
 			Title: "Release " + name, Trail: s.releaseTrail(), Menu: s.releaseMenu(namespace, name),
@@ -47,7 +57,8 @@ func (s *Site) release(ctx context.Context, namespace, name string, query url.Va
 func (v releaseView) sections(query url.Values) []look.Section {
 	all := []look.Section{
 		v.outage(), v.summary(), v.attention(), v.blocked(), v.site.graphSection(v.Release, query), v.deletes(),
-		v.drift(), v.repairs(), v.gates(), v.hooks(), v.tests(), v.version(), v.history(), v.unknown(),
+		v.drift(), v.repairs(), v.gates(), v.operators(), v.hooks(), v.tests(), v.version(), v.latestEvents(),
+		v.history(), v.unknown(),
 	}
 	return slices.DeleteFunc(all, func(section look.Section) bool { return section.Body == nil })
 }
@@ -74,36 +85,42 @@ func (v releaseView) summary() look.Section {
 	if p := v.Status.Progress; p != nil && p.Total > 0 {
 		body = append(body, v.progress(p))
 	}
+	if v.Status.State == record.Partial {
+		body = append(body, v.applyAgain("To continue: "), v.goBack())
+	}
 	return look.Section{ID: "summary", Title: printable.Shorten(title, maxName), Body: body}
 }
 
-// state returns the state in a word, with who keeps or applies the release.
+// state returns the state in a word.
 func (v releaseView) state() g.Node {
-	s := v.Status
-	isHeld := s.Lock != nil && !s.Lock.Expired
-	tone, word := look.Good, "Complete"
-	switch {
-	case s.Lost != nil:
-		tone, word = look.Bad, string(state.ReleaseLost)
-	case s.Uninstall != nil:
-		tone, word = look.Deleted, string(state.ReleaseUninstalling)
-	case s.State == "":
-		tone, word = look.Unknown, "Not applied"
-	case isHeld && (s.State != record.Completed || s.Progress != nil):
-		tone, word = look.Active, string(state.ReleaseApplying)
-	case s.State != record.Completed:
-		tone, word = look.Bad, string(state.ReleaseIncomplete)
-	case !s.Done && len(s.Unknown) > 0:
-		tone, word = look.Unknown, string(state.ReleaseUnknown)
-	case !s.Done:
-		tone, word = look.Bad, "Complete, with problems"
+	if v.Status.State == "" && v.Status.Lost == nil {
+		return look.State(look.Unknown, "Not applied")
 	}
-	nodes := g.Group{look.State(tone, word)}
-	if isHeld {
-		nodes = append(nodes, g.Text(" Lock: "), look.Text(s.Lock.Holder), g.Text(", for "),
-			look.Age(s.Time, s.Lock.Since))
+	word := v.Status.Word()
+	return look.State(releaseStates[releaseRank(word)].tone, string(word))
+}
+
+// isHeld reports whether a process applies the release, or keeps it in place.
+func (v releaseView) isHeld() bool { return v.Status.Lock != nil && !v.Status.Lock.Expired }
+
+// applyAgain returns the command that applies the newest version again, if nobody does and its files are kept.
+func (v releaseView) applyAgain(purpose string) g.Node {
+	newest := v.Status.History
+	if v.isHeld() || v.Status.Uninstall != nil || newest == nil || newest.Files == nil || newest.Files.Digest == "" {
+		return nil
 	}
-	return nodes
+	return h.P(g.Text(purpose), command(v.Namespace, "apply", v.Status.Release+"@"))
+}
+
+// goBack returns the command that rolls an incomplete update back, if nobody applies it.
+func (v releaseView) goBack() g.Node {
+	if v.isHeld() || v.Record == nil || v.Status.State != record.Partial || v.Record.Applied() == nil {
+		return nil
+	}
+	if _, err := v.Record.FindRollback(""); err != nil {
+		return nil
+	}
+	return h.P(g.Text("To go back to the version before: "), v.command("rollback"))
 }
 
 // progress returns how much is done, in total and for each level.

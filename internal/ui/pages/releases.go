@@ -146,15 +146,15 @@ func (s *Site) releaseRow(release state.ListedRelease) []g.Node {
 		word = append(word, look.Progress("Progress of release "+release.Release, *release.Percent, 100,
 			fmt.Sprintf("%d%%", *release.Percent)))
 	}
-	age := g.Node(g.Text("-"))
+	now, age := s.Hub.Cluster.Now(), g.Node(g.Text("-"))
 	if release.Since != nil {
-		age = look.Age(s.Hub.Cluster.Now(), *release.Since)
+		age = look.Age(now, *release.Since)
 	}
 	problems := g.Group{g.Text(strconv.Itoa(len(release.Problems)))}
 	if len(release.Problems) > 0 {
-		problems = append(problems, g.Text(": "), look.Text(release.Problems[0]))
+		problems = append(problems, g.Text(": "), look.Prose(now, release.Problems[0]))
 	}
-	for _, what := range release.Unknown {
+	for _, what := range release.Unknown[:min(maxNamed, len(release.Unknown))] {
 		problems = append(problems, h.P(g.Text("Not known: "), look.Text(what)))
 	}
 	return []g.Node{
