@@ -5,7 +5,7 @@ import (
 	"context"
 	"slices"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	g "maragu.dev/gomponents"
@@ -16,37 +16,29 @@ import (
 	"github.com/runlevel/runlevel/internal/ui/look"
 )
 
-// maxEvents limits the latest events that are shown.
-const maxEvents = 8
+// maxLatest limits the latest events on a release.
+const maxLatest = 8
 
 // eventsOn returns the latest events on an object, with a reason if it is not empty. Events are optional: without the
 // right to list them, there are none.
 func (s *Site) eventsOn(ctx context.Context, id kinds.ID, reason string) []state.Event {
-	namespace := cmp.Or(id.Namespace, metav1.NamespaceDefault)
-	if s.may(ctx, authorizationv1.ResourceAttributes{Verb: "list", Resource: "events", Namespace: namespace}) != nil {
-		return nil
-	}
 	about := fields.Set{"involvedObject.kind": id.Kind, "involvedObject.name": id.Name}
 	if reason != "" {
 		about["reason"] = reason
 	}
-	found, err := s.Hub.Cluster.Client.CoreV1().Events(namespace).List(ctx,
-		metav1.ListOptions{FieldSelector: about.String()})
+	found, err := s.eventsIn(ctx, cmp.Or(id.Namespace, metav1.NamespaceDefault), about)
 	if err != nil {
 		return nil
 	}
 	var events []state.Event
-	for _, event := range found.Items {
-		eventTime := event.LastTimestamp.Time
-		if eventTime.IsZero() {
-			eventTime = event.EventTime.Time
-		}
+	for i := range found {
 		events = append(events, state.Event{
-			Time: eventTime.UTC(), Reason: event.Reason, Message: event.Message, Warning: event.Type == "Warning",
+			Time: eventTime(&found[i]).UTC(), Reason: found[i].Reason, Message: found[i].Message,
+			Warning: found[i].Type == corev1.EventTypeWarning,
 		})
 	}
 	slices.SortStableFunc(events, func(a, b state.Event) int { return b.Time.Compare(a.Time) })
-	return events[:min(maxEvents, len(events))]
+	return events[:min(maxLatest, len(events))]
 }
 
 // latestEvents returns the latest events on the ClusterVersion or on the record.

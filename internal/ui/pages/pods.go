@@ -2,6 +2,7 @@ package pages
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -134,12 +135,16 @@ func (v *objectView) events() g.Group {
 // eventsAbout lists the events with some fields in the namespace of the object. Events about cluster-scoped objects are
 // in the default namespace.
 func (v *objectView) eventsAbout(selected fields.Set) ([]corev1.Event, error) {
-	namespace := cmp.Or(v.id.Namespace, metav1.NamespaceDefault)
+	return v.eventsIn(v.ctx, cmp.Or(v.id.Namespace, metav1.NamespaceDefault), selected)
+}
+
+// eventsIn returns the selected events of a namespace.
+func (s *Site) eventsIn(ctx context.Context, namespace string, selected fields.Set) ([]corev1.Event, error) {
 	right := authorizationv1.ResourceAttributes{Verb: "list", Namespace: namespace, Resource: "events"}
-	if err := v.may(v.ctx, right); err != nil {
+	if err := s.may(ctx, right); err != nil {
 		return nil, err
 	}
-	listed, err := v.Hub.Cluster.Client.CoreV1().Events(namespace).List(v.ctx,
+	listed, err := s.Hub.Cluster.Client.CoreV1().Events(namespace).List(ctx,
 		metav1.ListOptions{FieldSelector: selected.String(), Limit: maxListed})
 	if err != nil {
 		return nil, diagnosis.ReadError("list events in namespace "+namespace, err)

@@ -44,13 +44,9 @@ func (s *Site) release(ctx context.Context, namespace, name string, query url.Va
 	if len(v.events) == 0 {
 		v.events = s.eventsOn(ctx, kinds.NewID(kinds.ConfigMap, namespace, lock.Name(name)), "")
 	}
-	return &Content{
-		Page: look.Page{
-			Title: "Release " + name, Trail: s.releaseTrail(), Menu: s.releaseMenu(namespace, name),
-			Sections: v.sections(query),
-		},
-		Topic: live.Topic{Kind: live.OfRelease, Namespace: namespace, Name: name},
-	}, nil
+	content := s.contentOf(namespace, name, "Release "+name)
+	content.Trail, content.Sections = s.releaseTrail(), v.sections(query)
+	return content, nil
 }
 
 // sections returns the sections that have something to say.
@@ -82,7 +78,7 @@ func (v releaseView) summary() look.Section {
 		body = append(body, h.P(h.A(h.Href("#unknown"),
 			g.Text(printable.Count(len(v.Status.Unknown), "fact")+" could not be read"))))
 	}
-	if p := v.Status.Progress; p != nil && p.Total > 0 {
+	if p := cmp.Or(v.Progress, v.Status.Progress); p != nil && p.Total > 0 {
 		body = append(body, v.progress(p))
 	}
 	if v.Status.State == record.Partial {
