@@ -46,6 +46,7 @@ func (s *Site) release(ctx context.Context, namespace, name string, query url.Va
 	}
 	content := s.contentOf(namespace, name, "Release "+name)
 	content.Trail, content.Sections = s.releaseTrail(), v.sections(query)
+	content.State = v.announcement()
 	return content, nil
 }
 
@@ -73,7 +74,7 @@ func (v releaseView) outage() look.Section {
 // summary returns the state of the release, the process that applies it, and its progress.
 func (v releaseView) summary() look.Section {
 	title := strings.TrimPrefix(v.Status.Title(), "release ")
-	body := g.Group{h.P(v.state()), messages(v.Status.Time, v.Status.Messages)}
+	body := g.Group{h.P(look.State(v.state())), messages(v.Status.Time, v.Status.Messages)}
 	if len(v.Status.Unknown) > 0 {
 		body = append(body, h.P(h.A(h.Href("#unknown"),
 			g.Text(printable.Count(len(v.Status.Unknown), "fact")+" could not be read"))))
@@ -87,13 +88,23 @@ func (v releaseView) summary() look.Section {
 	return look.Section{ID: "summary", Title: printable.Shorten(title, maxName), Body: body}
 }
 
-// state returns the state in a word.
-func (v releaseView) state() g.Node {
+// state returns the state in a word, with its tone.
+func (v releaseView) state() (look.Tone, string) {
 	if v.Status.State == "" && v.Status.Lost == nil {
-		return look.State(look.Unknown, "Not applied")
+		return look.Unknown, "Not applied"
 	}
 	word := v.Status.Word()
-	return look.State(releaseStates[releaseRank(word)].tone, string(word))
+	return releaseStates[releaseRank(word)].tone, string(word)
+}
+
+// announcement returns what a live page announces: the state without the percentage, which changes often.
+func (v releaseView) announcement() string {
+	_, word := v.state()
+	text := strings.TrimSpace("Release "+v.Status.Release+" "+printable.Line(v.Status.Version)) + ": " + word
+	if p := v.Status.Progress; p != nil && p.Failed > 0 {
+		text += ", " + printable.Count(p.Failed, "object") + " failed"
+	}
+	return text
 }
 
 // isHeld reports whether a process applies the release, or keeps it in place.
@@ -145,7 +156,7 @@ func (v releaseView) progress(p *progress.Progress) g.Node {
 		if level.Name == "" {
 			name = "files without a level"
 		}
-		table.IDs = append(table.IDs, "level-"+url.QueryEscape(level.Name))
+		table.IDs = append(table.IDs, "progress-"+url.QueryEscape(level.Name))
 		table.Rows = append(table.Rows, []g.Node{
 			look.Text(name), look.Progress("Progress of "+printable.Line(name), level.Done, level.Total,
 				fmt.Sprintf("%d of %d", level.Done, level.Total)), g.Text(strconv.Itoa(level.Waiting)),
