@@ -44,8 +44,10 @@ func (s *Site) versionSections(ctx context.Context) ([]look.Section, error) {
 	version, err := why.ReadClusterVersion(ctx, s.Hub.Cluster)
 	switch {
 	case errors.Is(err, cluster.ErrNotServed), apierrors.IsNotFound(err):
-		return []look.Section{{ID: "version", Title: "ClusterVersion", Body: g.Group{h.P(g.Text("The cluster has no "+
-			"ClusterVersion: no operator updates it. Releases are applied with "), look.Command("runlevel apply"))}}}, nil
+		return []look.Section{{ID: "version", Title: "ClusterVersion", Body: g.Group{
+			h.P(g.Text("The cluster has no ClusterVersion, so no operator updates it. Apply releases with "),
+				look.Command("runlevel apply")),
+		}}}, nil
 	case err != nil:
 		return []look.Section{{ID: "version", Title: "ClusterVersion", Body: g.Group{notKnown(err)}}}, nil
 	}
