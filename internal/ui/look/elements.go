@@ -116,29 +116,6 @@ func timeElement(moment time.Time, age string) g.Node {
 // Command returns a command that helps.
 func Command(text string) g.Node { return h.Code(h.Class("command"), Text(text)) }
 
-// Log returns lines as a program has printed them, for example a log or a manifest.
-func Log(label, text string) g.Node {
-	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	for i, line := range lines {
-		lines[i] = printable.Line(line)
-	}
-	return block("log", label, g.Text(strings.Join(lines, "\n")))
-}
-
-// Diff returns lines of a difference, which begin with "+", "-", "~" or a space.
-func Diff(label string, lines []string) g.Node {
-	classes := map[byte]string{'+': "added", '-': "removed", '~': "changed"}
-	return block("diff", label, g.Map(lines, func(line string) g.Node {
-		class := classes[(line + " ")[0]]
-		return h.Span(g.If(class != "", h.Class(class)), Text(line), g.Text("\n"))
-	}))
-}
-
-// block returns preformatted text. It may scroll, so the keyboard must reach it.
-func block(class, label string, content g.Node) g.Node {
-	return h.Pre(h.Class(class), h.TabIndex("0"), h.Role("region"), h.Aria("label", label), content)
-}
-
 // A Table is rows below the names of their columns.
 type Table struct {
 	Caption string // for readers who do not see the table

@@ -142,8 +142,7 @@ func elements() g.Group {
 			look.Fact{Name: "Applied by", Value: g.Text("runlevel-operator-0")}),
 		h.Form(h.Role("search"), h.Label(g.Text("Search "), h.Input(h.Type("search"), h.Name("q"))),
 			h.Label(g.Text("State "), h.Select(h.Option(g.Text("all")))), h.Button(g.Text("Show"))),
-		look.Log("Log of web", "2026-11-30T10:00:00Z starting\n2026-11-30T10:00:01Z cannot open /etc/web/tls.crt\n"),
-		look.Diff("Differences", []string{"  spec:", "-   replicas: 2", "+   replicas: 3", "~   image: a -> b"}),
+		look.Block("2026-11-30T10:00:00Z starting\n2026-11-30T10:00:01Z cannot open /etc/web/tls.crt\n", 10),
 		look.Table{Caption: "Objects", Columns: []string{"Kind", "Namespace", "Name", "State", "Why"}, Rows: [][]g.Node{
 			{g.Text("Deployment.apps"), g.Text("shop"), h.A(h.Href("/o"), g.Text("web")),
 				look.State(look.Bad, "not ready"), g.Text("container web is in CrashLoopBackOff: exit code 1")},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -53,7 +52,7 @@ func (s *Site) release(ctx context.Context, namespace, name string, query url.Va
 // sections returns the sections that have something to say.
 func (v releaseView) sections(query url.Values) []look.Section {
 	all := []look.Section{
-		v.outage(), v.summary(), v.attention(), v.blocked(), v.site.graphSection(v.Release, query), v.deletes(),
+		v.outage(), v.summary(), v.attention(), v.site.graphSection(v.Release, query), v.blocked(), v.deletes(),
 		v.drift(), v.repairs(), v.gates(), v.operators(), v.hooks(), v.tests(), v.version(), v.latestEvents(),
 		v.history(), v.unknown(),
 	}
@@ -148,22 +147,7 @@ func (v releaseView) progress(p *progress.Progress) g.Node {
 		text += fmt.Sprintf("; the last %s took %s", printable.Line(v.Status.Mode),
 			time.Duration(v.Status.LastSeconds*float64(time.Second)).Round(time.Second))
 	}
-	nodes := g.Group{look.Progress("Progress of the release", p.Done, p.Total, text)}
-	table := look.Table{Caption: "Progress by level",
-		Columns: []string{"Level", "Done", "Waiting", "Failed", "Running"}}
-	for _, level := range p.Levels {
-		name := "level " + level.Name
-		if level.Name == "" {
-			name = "files without a level"
-		}
-		table.IDs = append(table.IDs, "progress-"+url.QueryEscape(level.Name))
-		table.Rows = append(table.Rows, []g.Node{
-			look.Text(name), look.Progress("Progress of "+printable.Line(name), level.Done, level.Total,
-				fmt.Sprintf("%d of %d", level.Done, level.Total)), g.Text(strconv.Itoa(level.Waiting)),
-			g.Text(strconv.Itoa(level.Failed)), look.Text(printable.Few(level.Running(), maxNamed)),
-		})
-	}
-	return append(nodes, g.If(len(table.Rows) > 0, table.Node()))
+	return look.Progress("Progress of the release", p.Done, p.Total, text)
 }
 
 // maxNamed limits the names in a line.

@@ -144,16 +144,16 @@ func (d *drawing) band(b band) {
 func (d *drawing) box(b box, place frame) {
 	left, room := place.x+12, place.width-24
 	d.open("node", "box", b, place)
-	d.text("name", left, place.y+20, name.fit(b.title(), room))
+	d.text("name", left, place.y+19, name.fit(b.title(), room))
 	if state, isKnown := d.picture.stateOf(b); isKnown {
-		d.state(state, left, place.y+36)
+		d.state(state, left, place.y+35)
 		done := room * state.Done / max(state.Total, 1)
-		fmt.Fprintf(&d.boxes, `<rect class="part" x="%d" y="%d" width="%d" height="3" rx="1"/>`, left, place.y+57, done)
+		fmt.Fprintf(&d.boxes, `<rect class="part" x="%d" y="%d" width="%d" height="3" rx="1"/>`, left, place.y+58, done)
 	} else {
-		d.text("small", left, place.y+36, b.content())
+		d.text("small", left, place.y+35, b.content())
 	}
-	room -= d.atEnd(b, place.x+place.width-12, place.y+51)
-	d.text("small", left, place.y+51, small.fit(b.kinds(), room))
+	room -= d.atEnd(b, place.x+place.width-12, place.y+50)
+	d.text("small", left, place.y+50, small.fit(b.kinds(), room))
 	d.close(b)
 }
 
@@ -190,8 +190,8 @@ func (d *drawing) fold(folded []box) {
 // rest draws folded boxes of a level as a box.
 func (d *drawing) rest(folded []box, place frame) {
 	d.openFolded(folded, place)
-	d.text("name", place.x+12, place.y+20, fmt.Sprintf("%d more", len(folded)))
-	d.text("small", place.x+12, place.y+36, small.fit(d.picture.summary(folded), place.width-24))
+	d.text("name", place.x+12, place.y+19, fmt.Sprintf("%d more", len(folded)))
+	d.text("small", place.x+12, place.y+35, small.fit(d.picture.summary(folded), place.width-24))
 	fmt.Fprint(&d.boxes, "</g></a>\n")
 }
 
