@@ -328,7 +328,8 @@ func (v *graphView) level(level levelView) g.Node {
 		all := look.Link{Text: "All objects of level " + level.name, Address: v.objects("level", level.name)}
 		more = h.P(all.Node())
 	}
-	return folded("graph-level-"+level.name, levelTitle(level.name), level.state, len(rows), g.Iff(isShown, table.Node), more)
+	return folded("graph-level-"+level.name, levelTitle(level.name), level.state, len(rows),
+		g.Iff(isShown, table.Node), more)
 }
 
 func levelTitle(level string) string {
