@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,16 +12,18 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/operator"
 	"github.com/runlevel/runlevel/internal/program/startup"
+	"github.com/runlevel/runlevel/internal/ui/incluster"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // newOperator returns the command that runs the operator.
 func newOperator() *cobra.Command {
-	var image, folder, standard string
+	var image, folder, standard, pages string
 	o := operator.Options{Name: os.Getenv("POD_NAME"), Container: startup.Container()}
 	command := &cobra.Command{
 		Use:         "operator",
@@ -58,10 +61,15 @@ operator; KUBECONFIG names another cluster than the one that the operator runs i
 				return err
 			}
 			o.UnknownFlags = startup.UnknownFlags(c.Flags())
+			ui := incluster.Options{Serving: o.Metrics, Namespace: o.Namespace, Source: o.Source}
+			ui.Serving.Address, ui.Serving.Program = pages, "runlevel-operator"
+			o.Serve = func(ctx context.Context, m ctrl.Manager) error { return incluster.Serve(ctx, m, config, ui) }
 			return operator.Run(c.Context(), config, o)
 		},
 	}
 	startup.AddServingFlags(command.Flags(), &o.Listen, &o.Metrics)
+	command.Flags().StringVar(&pages, "ui", "", "the address of the pages on releases, such as :8443; served over "+
+		"TLS, with --serving-cert-file, to users with the right to get /ui")
 	addReleaseFlags(command.Flags(), &o, &image, &folder)
 	addOperatorFlags(command.Flags(), &o, &standard)
 	return command

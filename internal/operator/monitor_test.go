@@ -17,11 +17,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	configv1 "github.com/openshift/api/config/v1"
 
 	"github.com/runlevel/runlevel/internal/program/webserver"
 	"github.com/runlevel/runlevel/internal/sandbox/hostpods"
+	"github.com/runlevel/runlevel/internal/ui/incluster"
 )
 
 // A scraper gets metrics, as Prometheus does: with the token of a service account.
@@ -145,9 +147,9 @@ func TestMetricsDuringAnUpdate(t *testing.T) {
 	}
 }
 
-// TestTheCertificateOfMetrics: the certificate is self-signed until another one exists, and is replaced without a
-// restart.
-func TestTheCertificateOfMetrics(t *testing.T) {
+// TestTheCertificateOfMetricsAndPages: the certificate is self-signed until another one exists, and is replaced without
+// a restart.
+func TestTheCertificateOfMetricsAndPages(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	folder := t.TempDir()
@@ -155,14 +157,21 @@ func TestTheCertificateOfMetrics(t *testing.T) {
 		Address: "127.83.1.2:9099", CertFile: filepath.Join(folder, "tls.crt"),
 		KeyFile: filepath.Join(folder, "tls.key"),
 	}
+	ui := s.options.Metrics
+	ui.Address, ui.Program = "127.83.1.2:8443", "runlevel-operator"
+	s.options.Serve = func(ctx context.Context, m ctrl.Manager) error {
+		return incluster.Serve(ctx, m, s.sandbox.Config, incluster.Options{Serving: ui})
+	}
 	s.beginWith("1.0.0", shop)
-	anyone := scraper{stage: s, address: s.options.Metrics.Address}
 	untilNamed := func(want string) {
 		t.Helper()
-		s.await("the certificate is of "+want, func() bool {
-			_, _, server := anyone.get(t.Context())
-			return server != nil && strings.HasPrefix(server.PeerCertificates[0].Subject.CommonName, want+"@")
-		})
+		for _, address := range []string{s.options.Metrics.Address, ui.Address} {
+			anyone := scraper{stage: s, address: address}
+			s.await("the certificate of "+address+" is of "+want, func() bool {
+				_, _, server := anyone.get(t.Context())
+				return server != nil && strings.HasPrefix(server.PeerCertificates[0].Subject.CommonName, want+"@")
+			})
+		}
 	}
 	untilNamed("runlevel-operator")
 	for _, name := range []string{"first", "second"} {

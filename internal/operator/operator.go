@@ -60,6 +60,8 @@ type Options struct {
 	Prometheus prometheus.Options // Prometheus that evaluates risks of updates
 	Cluster    string             // the name of the cluster, in notifications
 	NotifyDir  string             // a folder with files of URLs to notify; empty for none
+	// Serve adds servers to the manager, beside those of probes and metrics; nil for none.
+	Serve func(context.Context, ctrl.Manager) error
 	// StrictTombstones refuses a minor update with tombstones that the release before had, too.
 	StrictTombstones bool
 	// UnknownFlags are flags of the operator's file that it does not know, which ClusterVersion reports.
@@ -115,6 +117,11 @@ func (m *stateMachine) manage(ctx context.Context, connection *rest.Config) erro
 	}
 	if err := registerMonitor(ctx, controllers, m); err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
+	}
+	if m.options.Serve != nil {
+		if err := m.options.Serve(ctx, controllers); err != nil {
+			return err
+		}
 	}
 	lead := func(ctx context.Context) error { return ignoreCanceled(ctx, m.lead(ctx, connection)) }
 	for _, do := range []manager.RunnableFunc{lead, m.updates.run, m.prometheus.Run} {

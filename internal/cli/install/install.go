@@ -41,6 +41,7 @@ type installFlags struct {
 	insecure   bool
 	mirrors    source.Mirrors
 	noWait     bool
+	ui         bool   // serves pages at the port of the Service
 	name       string // name of the cluster
 	prometheus prometheus.Options
 }
@@ -127,11 +128,11 @@ based on the operator's image.
 
 The manifests are those of install/ in the source: a namespace with a quota for the operator's
 priority, the definitions of ClusterVersion and ClusterOperator, a service account and its rights,
-an admission policy for requests of updates, a NetworkPolicy, a Service for metrics, and a
+an admission policy for requests of updates, a NetworkPolicy, a Service for metrics and pages, and a
 Deployment; and if the cluster has the Prometheus operator, its scrape configuration and alerts.
 They are applied by server-side apply, and can be applied again at any time. Objects that a release
-owns are not changed. --profile, --feature-set, --feature-gates, --insecure, --image-mirror, --cluster-name and the
-flags of the Prometheus go into the operator's settings, ConfigMap runlevel-operator.
+owns are not changed. --profile, --feature-set, --feature-gates, --insecure, --image-mirror, --cluster-name, --ui
+and the flags of the Prometheus go into the operator's settings, ConfigMap runlevel-operator.
 
 If a cluster-version operator runs on the cluster, nothing is installed: docs/migrate-cvo.md shows how
 to replace it.
@@ -183,6 +184,8 @@ func New(streams core.Streams) *cobra.Command {
 		", by this command and by the operator; they stay in the operator's settings")
 	flags.StringVar(&f.name, "cluster-name", "",
 		"the name of the cluster in notifications. It stays in the operator's settings.")
+	flags.BoolVar(&f.ui, "ui", false, "serve pages on the releases to users with ClusterRole runlevel-ui. It stays in "+
+		"the operator's settings; --ui=false removes it.")
 	f.prometheus.AddFlags(flags)
 	flags.BoolVar(&f.noWait, "no-wait", false,
 		"end when all objects are applied, and don't wait until the operator is available")
@@ -234,6 +237,7 @@ func (f *installFlags) settings(flags *pflag.FlagSet) map[string]any {
 		"insecure-registry":     {"insecure", f.insecure},
 		"image-mirror":          {"image-mirror", f.mirrors.String()},
 		"cluster-name":          {"cluster-name", f.name},
+		"ui":                    {"ui", map[bool]string{true: ":8443"}[f.ui]},
 		"prometheus-url":        {"prometheus-url", f.prometheus.URL},
 		"prometheus-ca-file":    {"prometheus-ca-file", f.prometheus.CAFile},
 		"prometheus-token-file": {"prometheus-token-file", f.prometheus.TokenFile},

@@ -24,9 +24,10 @@ const DefaultInterval = time.Minute
 // A Reviewer finds out who a client is and what it may do. It remembers the answers of the API server for an interval,
 // and refusals for a sixth of it, so that a right that was just granted counts soon.
 type Reviewer struct {
-	client   kubernetes.Interface
-	interval time.Duration
-	answers  *cache.LRUExpireCache // users and decisions, by the digest of what was asked: it has no tokens
+	Interval time.Duration
+
+	client  kubernetes.Interface
+	answers *cache.LRUExpireCache // users and decisions, by the digest of what was asked: it has no tokens
 }
 
 const (
@@ -40,11 +41,14 @@ func NewReviewer(connection *rest.Config, interval time.Duration) (*Reviewer, er
 	if err != nil {
 		return nil, err
 	}
-	return &Reviewer{client, interval, cache.NewLRUExpireCache(maxAnswers)}, nil
+	return &Reviewer{interval, client, cache.NewLRUExpireCache(maxAnswers)}, nil
 }
 
-// User returns the user of a token; nil if the API server does not accept the token.
+// User returns the user of a token; nil if there is no token, or the API server does not accept it.
 func (r *Reviewer) User(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
+	if token == "" {
+		return nil, nil
+	}
 	spec := authenticationv1.TokenReviewSpec{Token: token}
 	return remembered(ctx, r, spec, func(ctx context.Context) (*authenticationv1.UserInfo, bool, error) {
 		review, err := r.client.AuthenticationV1().TokenReviews().Create(ctx,
@@ -90,7 +94,7 @@ func remembered[A any](ctx context.Context, r *Reviewer, question any,
 	if err != nil {
 		return answer, err
 	}
-	age := r.interval
+	age := r.Interval
 	if !isPositive {
 		age /= 6
 	}
@@ -111,11 +115,7 @@ func Token(r *http.Request) string {
 func (r *Reviewer) protect(handler http.Handler) http.Handler {
 	log := ctrl.Log.WithName("metrics")
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		var user *authenticationv1.UserInfo
-		var err error
-		if token := Token(request); token != "" {
-			user, err = r.User(request.Context(), token)
-		}
+		user, err := r.User(request.Context(), Token(request))
 		switch {
 		case err != nil:
 			log.Error(err, "Authentication failed")

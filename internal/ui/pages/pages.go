@@ -35,6 +35,8 @@ type Site struct {
 	Allow func(context.Context, authorizationv1.ResourceAttributes) error
 	// Find returns the address under which a page is found in an export; "" if it is not there. It is nil on a server.
 	Find func(address string) string
+	// Links are further links beside those to the pages on the whole cluster.
+	Links []look.Link
 
 	diffs diffCache
 }

@@ -24,7 +24,7 @@ func (s *Site) clusterMenu(ctx context.Context) []look.Link {
 	if s.hasMachines(ctx) {
 		menu = append(menu, look.Link{Text: "Machines", Address: s.address("/machines")})
 	}
-	return menu
+	return append(menu, s.Links...)
 }
 
 // hasMachines reports whether the cluster serves machines of one of the APIs.

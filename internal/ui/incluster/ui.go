@@ -1,0 +1,99 @@
+// Package incluster serves the pages in the cluster, beside the operator: they are made from what the operator may
+// read, and each user sees only what the user may read.
+//
+// Users have a token of the cluster, in the header of each request or in a session that begins with a login. The API
+// server reviews the token and every right. No request changes the cluster, and nothing is read before someone looks.
+// Any replica serves, whether it leads or not. The operator does not know the package: the program passes it.
+//
+// Start with Serve.
+package incluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/machines/overview"
+	"github.com/runlevel/runlevel/internal/program/webserver"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/files"
+	"github.com/runlevel/runlevel/internal/release/loader"
+	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/source"
+	"github.com/runlevel/runlevel/internal/ui/live"
+	"github.com/runlevel/runlevel/internal/ui/look"
+	"github.com/runlevel/runlevel/internal/ui/pages"
+	"github.com/runlevel/runlevel/internal/ui/server"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// Options configure the pages.
+type Options struct {
+	Serving   webserver.Serving
+	Namespace string         // namespace of the records; empty means session.DefaultNamespace
+	Source    source.Options // for releases of which the cluster has only the image
+}
+
+// Serve adds a server of the pages to a manager, unless it has no address.
+func Serve(ctx context.Context, m ctrl.Manager, connection *rest.Config, o Options) error {
+	if o.Serving.Address == "" {
+		return nil
+	}
+	o.Namespace = cmp.Or(o.Namespace, session.DefaultNamespace)
+	c, err := cluster.Connect(connection) // not the operator's, whose limits of requests are for its own work
+	if err != nil {
+		return err
+	}
+	reviewer, err := webserver.NewReviewer(connection, webserver.DefaultInterval)
+	if err != nil {
+		return err
+	}
+	pages := newServer(c, newAccess(reviewer), o)
+	context.AfterFunc(ctx, func() { pages.End("") })
+	return webserver.Serve(ctx, m, "ui", pages, o.Serving)
+}
+
+// newServer returns a server of the pages.
+func newServer(c *cluster.Cluster, a *access, o Options) *server.Server {
+	open := func(ctx context.Context, namespace, release, revision string) (*payload.Payload, error) {
+		options := loader.Options{Source: o.Source, Payload: payload.Options{LeaveOutNewer: true}}
+		options.Source.Versions = versions{c, namespace}
+		read, _, err := loader.Parse(ctx, release+"@"+revision, options)
+		return read, err
+	}
+	hub := live.New(live.Config{Cluster: c, Namespace: o.Namespace, Open: open, Explainers: overview.Explainers()})
+	logout := look.Link{Text: "Log out", Address: logoutAddress}
+	return server.New(&pages.Site{Hub: hub, Allow: a.allow, Links: []look.Link{logout}}, a)
+}
+
+// versions opens versions of releases from their copies on the cluster.
+type versions struct {
+	cluster   *cluster.Cluster
+	namespace string // namespace of the records
+}
+
+// OpenApplied opens a version. Its release may have no files, but an image.
+func (v versions) OpenApplied(ctx context.Context, name, version string) (*source.Release, error) {
+	known, _, err := record.NewStore(v.cluster.Client, v.namespace, name).Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	entry, err := known.FindRevision(version)
+	switch {
+	case err != nil:
+		return nil, err
+	case entry.Files == nil || entry.Files.Digest == "":
+		return nil, fmt.Errorf("the files of revision %d were not stored", entry.Revision)
+	}
+	store := files.Store{Cluster: v.cluster, Namespace: v.namespace, Release: name}
+	unpacked, err := store.Read(ctx, entry.Files.Digest)
+	if err != nil {
+		return nil, err
+	}
+	return &source.Release{FS: unpacked.Files, Kind: source.Applied, Image: unpacked.Image, Values: unpacked.Values},
+		nil
+}
