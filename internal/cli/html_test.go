@@ -1,13 +1,20 @@
 package cli_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/net/html"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/cli"
+	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
 // checkReport fails the test unless a report is well-formed, needs no other file, has headings in order and named
@@ -155,6 +162,78 @@ func TestPlanAndLintAsHTML(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestClusterAsHTML checks the pages of a release whose objects were changed, of an inspection and of a rehearsal.
+func TestClusterAsHTML(t *testing.T) {
+	folder := t.TempDir()
+	object := func(kind, name, rest string) string {
+		return "{apiVersion: v1, kind: " + kind + ", metadata: {namespace: default, name: pages-" + name + "}, " + rest + "}\n"
+	}
+	write(t, filepath.Join(folder, "release/0000_10_web_01.yaml"), object("ConfigMap", "settings", "data: {a: b}"))
+	write(t, filepath.Join(folder, "release/0000_20_web_01.yaml"),
+		object("Secret", "password", "stringData: {password: "+hiddenValues[0]+"}"))
+	write(t, filepath.Join(folder, "broken/0000_10_web_01.yaml"),
+		object("Service", "web", "spec: {ports: [{port: 80}], type: "+fmt.Sprintf("%q", markup)+"}"))
+	t.Chdir(folder)
+	cluster := []string{"--name", "pages", "--kubeconfig", control.Sandbox(t).Kubeconfig}
+	if code, output := runCommand(append([]string{"apply", "release", "--release-version", "1.0.0"}, cluster...)); code != 0 {
+		t.Fatalf("exit code %d: %s", code, output)
+	}
+	client := control.Client(t).CoreV1()
+	settings, err := client.ConfigMaps("default").Get(t.Context(), "pages-settings", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings.Data["a"] = markup
+	if _, err := client.ConfigMaps("default").Update(t.Context(), settings,
+		metav1.UpdateOptions{FieldManager: markup[:20]}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Secrets("default").Delete(t.Context(), "pages-password", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, each := range []struct {
+		args  []string
+		wants []string
+	}{
+		{append([]string{"status"}, cluster...), []string{
+			"Release pages", "ConfigMap default/pages-settings", "changed since it was applied", markup[:20],
+			"Secret default/pages-password", "1.0.0",
+		}},
+		{append([]string{"inspect", "report"}, cluster[2:]...), []string{
+			"Inspection of 20", "Release pages", "release pages 1.0.0:", "releases/pages/record.yaml",
+			"the status of the release", "kind: ConfigMap", "masked:", "no values of Secrets are in them",
+		}},
+		{[]string{"rehearse", "release", "broken", "--patience", "1s"}, []string{
+			"Rehearsal of broken, after release", "rehearsed on Kubernetes v", "StageObjectsSeconds", "install", "update",
+			"error Service default/pages-web: the API server refuses it", "How to fix it.", "rehearsal-left-behind",
+		}},
+	} {
+		what := each.args[0]
+		code, report := runForOutput(append(each.args, "-o", "html"))
+		if code != 1 && what != "inspect" || !strings.HasPrefix(report, "<!doctype html>") {
+			t.Fatalf("%s: exit code %d: %s", what, code, report)
+		}
+		checkReport(t, what, report)
+		checkNoSecret(t, each.args, report)
+		for _, want := range each.wants {
+			if !strings.Contains(textOf(report), want) {
+				t.Errorf("%s: %q is missing in\n%s", what, want, textOf(report))
+			}
+		}
+	}
+	code, output := runCommand(append([]string{"status", "--watch", "-o", "html"}, cluster...))
+	if code != 2 || !strings.Contains(output, "--watch: -o html writes the state once") {
+		t.Errorf("exit code %d: %s", code, output)
+	}
+}
+
+// runForOutput runs a command, and returns its exit code and its output without messages.
+func runForOutput(args []string) (code int, output string) {
+	var out bytes.Buffer
+	code = cli.Run(context.Background(), args, core.Streams{Out: &out, Err: io.Discard})
+	return code, out.String()
 }
 
 // textOf returns the text that a reader of a report sees.

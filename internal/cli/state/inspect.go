@@ -40,6 +40,9 @@ func NewInspect(streams core.Streams) *cobra.Command {
 		Example: `  runlevel inspect ./report
   tar czf report.tar.gz report      # to send it
 
+  # The same as a page in one file
+  runlevel inspect ./report -o html > report.html
+
   # What could not be read?
   runlevel inspect ./report -o json | jq -r '.unread[]?'
 
@@ -52,7 +55,7 @@ func NewInspect(streams core.Streams) *cobra.Command {
 		},
 	}
 	core.AddClusterFlags(command, &f.cluster)
-	core.AddOutput(command, &f.format)
+	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, core.HTML)
 	return command
 }
 
@@ -75,7 +78,14 @@ func (f *displayFlags) inspect(ctx context.Context, folder string, streams core.
 		return fmt.Errorf("%s is not complete: %w", folder, err)
 	}
 	if err := f.format.Print(streams.Out, report, func(out io.Writer) error {
-		return printInspection(out, report)
+		if f.format != core.HTML {
+			return printInspection(out, report)
+		}
+		page, err := inspectionPage(report)
+		if err != nil {
+			return err
+		}
+		return page.WriteFile(out)
 	}); err != nil {
 		return err
 	}
@@ -111,6 +121,9 @@ func printInspection(out io.Writer, r *state.InspectReport) error {
 		lines = append(lines, "  "+what)
 	}
 	return core.PrintLines(out,
-		append(lines, "no values of Secrets are in them; environment variables and custom resources are: look at the "+
-			"files before you send them"))
+		append(lines, withoutSecrets))
 }
+
+// withoutSecrets is printed below the files of an inspection.
+const withoutSecrets = "no values of Secrets are in them; environment variables and custom resources are: look at the " +
+	"files before you send them"

@@ -14,6 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session/state"
+	"github.com/runlevel/runlevel/internal/ui/pages"
 )
 
 // displayFlags are the flags of verbs that show one release or several releases.
@@ -66,6 +67,9 @@ const statusExamples = `  runlevel status
   # What blocks the next minor version?
   runlevel status -o json | jq -r '.gates[]? | "\(.reason): \(.message)"'
 
+  # As a page in one file, for an incident
+  runlevel status -o html > status.html
+
   # How far is it?
   runlevel status --watch -o json | jq '.percent'`
 
@@ -82,7 +86,7 @@ func NewStatus(streams core.Streams) *cobra.Command {
 		},
 	}
 	core.AddClusterFlags(command, &f.cluster)
-	core.AddOutput(command, &f.format)
+	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, core.HTML)
 	core.AddReleaseName(command, &f.cluster, &f.name, "the release (default: the only one, or \"default\")")
 	command.Flags().BoolVarP(&f.watch, "watch", "w", false,
 		"show the state again when it changes, until Ctrl-C")
@@ -90,6 +94,9 @@ func NewStatus(streams core.Streams) *cobra.Command {
 }
 
 func (f *displayFlags) status(ctx context.Context, streams core.Streams) error {
+	if f.watch && f.format == core.HTML {
+		return core.Misusef("--watch: -o html writes the state once: leave out --watch, or run \"runlevel ui\"")
+	}
 	reader, err := connect(ctx, &f.cluster)
 	if err != nil {
 		return err
@@ -103,6 +110,12 @@ func (f *displayFlags) status(ctx context.Context, streams core.Streams) error {
 		return core.Misuse(err)
 	case err != nil:
 		return err
+	}
+	if f.format == core.HTML {
+		if err := pages.Status(reader.Namespace, first).WriteFile(streams.Out); err != nil {
+			return err
+		}
+		return core.FailIf(!first.Done)
 	}
 	screen := newStatusScreen(f, streams)
 	if f.watch {

@@ -77,7 +77,7 @@ func links(label string, all []Link) g.Node {
 // Node returns the element of a link.
 func (l Link) Node() g.Node {
 	if l.Address == "" {
-		return g.Text(l.Text)
+		return Text(l.Text)
 	}
-	return h.A(h.Href(l.Address), g.Text(l.Text))
+	return h.A(h.Href(l.Address), Text(l.Text))
 }
