@@ -168,7 +168,8 @@ func TestPlanAndLintAsHTML(t *testing.T) {
 func TestClusterAsHTML(t *testing.T) {
 	folder := t.TempDir()
 	object := func(kind, name, rest string) string {
-		return "{apiVersion: v1, kind: " + kind + ", metadata: {namespace: default, name: pages-" + name + "}, " + rest + "}\n"
+		return "{apiVersion: v1, kind: " + kind + ", metadata: {namespace: default, name: pages-" + name + "}, " +
+			rest + "}\n"
 	}
 	write(t, filepath.Join(folder, "release/0000_10_web_01.yaml"), object("ConfigMap", "settings", "data: {a: b}"))
 	write(t, filepath.Join(folder, "release/0000_20_web_01.yaml"),
@@ -177,7 +178,8 @@ func TestClusterAsHTML(t *testing.T) {
 		object("Service", "web", "spec: {ports: [{port: 80}], type: "+fmt.Sprintf("%q", markup)+"}"))
 	t.Chdir(folder)
 	cluster := []string{"--name", "pages", "--kubeconfig", control.Sandbox(t).Kubeconfig}
-	if code, output := runCommand(append([]string{"apply", "release", "--release-version", "1.0.0"}, cluster...)); code != 0 {
+	apply := append([]string{"apply", "release", "--release-version", "1.0.0"}, cluster...)
+	if code, output := runCommand(apply); code != 0 {
 		t.Fatalf("exit code %d: %s", code, output)
 	}
 	client := control.Client(t).CoreV1()
@@ -206,8 +208,9 @@ func TestClusterAsHTML(t *testing.T) {
 			"the status of the release", "kind: ConfigMap", "masked:", "no values of Secrets are in them",
 		}},
 		{[]string{"rehearse", "release", "broken", "--patience", "1s"}, []string{
-			"Rehearsal of broken, after release", "rehearsed on Kubernetes v", "StageObjectsSeconds", "install", "update",
-			"error Service default/pages-web: the API server refuses it", "How to fix it.", "rehearsal-left-behind",
+			"Rehearsal of broken, after release", "rehearsed on Kubernetes v", "StageObjectsSeconds",
+			"error Service default/pages-web: the API server refuses it", "How to fix it.",
+			"rehearsal-left-behind",
 		}},
 	} {
 		what := each.args[0]

@@ -125,5 +125,5 @@ func printInspection(out io.Writer, r *state.InspectReport) error {
 }
 
 // withoutSecrets is printed below the files of an inspection.
-const withoutSecrets = "no values of Secrets are in them; environment variables and custom resources are: look at the " +
-	"files before you send them"
+const withoutSecrets = "no values of Secrets are in them; environment variables and custom resources are: look at " +
+	"the files before you send them"

@@ -216,7 +216,9 @@ func (v releaseView) history() look.Section {
 	if entry.Verified {
 		facts = append(facts, look.Fact{Name: "Signature", Value: g.Text("verified")})
 	}
-	return look.Section{ID: "history", Title: "Newest version", Body: g.Group{look.Facts(facts...), g.If(all.Address != "", h.P(all.Node()))}}
+	return look.Section{ID: "history", Title: "Newest version", Body: g.Group{
+		look.Facts(facts...), g.If(all.Address != "", h.P(all.Node())),
+	}}
 }
 
 // unknown returns what could not be read.
