@@ -142,7 +142,7 @@ func (v verbosityFlag) Set(text string) error {
 }
 
 // fileFlags are the flags whose value is a file or a folder.
-var fileFlags = []string{"audit-policy", "baseline", "config", "crds", "extension-ca", "filename", "from",
+var fileFlags = []string{"audit-policy", "baseline", "config", "crds", "export", "extension-ca", "filename", "from",
 	"images-from", "kubeconfig", "load-image", "output-dir", "ready", "updating-from", "with"}
 
 // completeFlags turns off the completion with files, except for fileFlags.

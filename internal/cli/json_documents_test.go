@@ -23,6 +23,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/lint"
 	"github.com/runlevel/runlevel/internal/cli/release"
 	"github.com/runlevel/runlevel/internal/cli/review"
+	"github.com/runlevel/runlevel/internal/cli/ui"
 	"github.com/runlevel/runlevel/internal/session/releasetest"
 	"github.com/runlevel/runlevel/internal/session/state"
 	"github.com/runlevel/runlevel/internal/session/uninstall"
@@ -99,6 +100,8 @@ var jsonDocuments = map[string]jsonDocument{
 	"sandbox-status": {"sandbox status", "sandboxes; `sandbox up` prints one", []sandbox.Status{}},
 	"status":         {"status", "how a release stands", &state.Status{}},
 	"test":           {"test", "the results of the tests of a release", &releasetest.Report{}},
+	"ui":             {"ui", "the address of the pages", ui.Address{}},
+	"ui-export":      {"ui --export", "the files that were written", ui.ExportReport{}},
 	"uninstall": {"uninstall NAME", "deleted, kept and remaining objects",
 		&uninstall.Report{}},
 	"version":     {"version", "the version of the program", core.VersionInfo{}},

@@ -11,11 +11,11 @@ import (
 )
 
 // WriteFolder writes texts to files of a new folder, or of an empty one, that a flag names. The folder appears when it
-// is complete, so that it never exists in part. No name leads out of it.
-func WriteFolder(flag, folder string, names []string, texts [][]byte) (err error) {
+// is complete, so that it never exists in part. No name leads out of it. Only this user can read private files.
+func WriteFolder(flag, folder string, names []string, texts [][]byte, isPrivate bool) (err error) {
 	folder = filepath.Clean(folder)
-	if err := checkFree(folder); err != nil {
-		return Misusef("--%s: %w", flag, err)
+	if err := CheckFree(flag, folder); err != nil {
+		return err
 	}
 	unfinished, err := os.MkdirTemp(filepath.Dir(folder), "."+filepath.Base(folder)+"-")
 	if err != nil {
@@ -31,12 +31,17 @@ func WriteFolder(flag, folder string, names []string, texts [][]byte) (err error
 		if err == nil {
 			err = WriteNew(filepath.Join(unfinished, local), texts[i])
 		}
+		if err == nil && isPrivate {
+			err = os.Chmod(filepath.Join(unfinished, local), 0o600)
+		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := os.Chmod(unfinished, 0o755); err != nil {
-		return err
+	if !isPrivate { // the new folder is
+		if err := os.Chmod(unfinished, 0o755); err != nil {
+			return err
+		}
 	}
 	if err := os.Remove(folder); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty one
 		return err
@@ -55,6 +60,14 @@ func WriteNew(path string, text []byte) error {
 	}
 	_, err = file.Write(text)
 	return errors.Join(err, file.Close())
+}
+
+// CheckFree returns an error unless WriteFolder can write the folder of a flag.
+func CheckFree(flag, folder string) error {
+	if err := checkFree(filepath.Clean(folder)); err != nil {
+		return Misusef("--%s: %w", flag, err)
+	}
+	return nil
 }
 
 // checkFree returns an error if the folder exists and is not empty, or if its parent does not exist.

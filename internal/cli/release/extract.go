@@ -93,7 +93,7 @@ func (f *extractFlags) run(ctx context.Context, ref string, streams core.Streams
 		_, err = streams.Out.Write(texts[0])
 		return err
 	}
-	if err := core.WriteFolder("to", f.folder, names, texts); err != nil {
+	if err := core.WriteFolder("to", f.folder, names, texts, false); err != nil {
 		return err
 	}
 	fmt.Fprintf(streams.Err, "wrote %s to %s\n", printable.Count(len(names), "file"), filepath.Clean(f.folder))

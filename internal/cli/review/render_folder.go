@@ -25,7 +25,7 @@ func writeRendered(folder string, manifests []renderedManifest, documents map[st
 
 // writeFolder writes manifests to files in a new folder.
 func writeFolder(folder string, names []string, texts [][]byte, progress io.Writer) error {
-	if err := core.WriteFolder("output-dir", folder, names, texts); err != nil {
+	if err := core.WriteFolder("output-dir", folder, names, texts, false); err != nil {
 		return err
 	}
 	fmt.Fprintf(progress, "wrote %d manifests to %s\n", len(texts), filepath.Clean(folder))

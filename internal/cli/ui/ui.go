@@ -36,6 +36,7 @@ type flags struct {
 	port    uint16
 	noOpen  bool
 	idle    time.Duration
+	export  string
 
 	explainers []diagnosis.Explainer
 }
@@ -52,8 +53,12 @@ NAME opens the page of that release.
 
 The command ends with Ctrl-C, or after --idle without an open page.
 
-Exit codes: 0 after Ctrl-C or --idle; 1 if the cluster does not respond or has no such release; 2 for
-misuse, such as a port that is in use.`
+With --export, the command writes the pages as files that need no server, for an incident or a pull
+request. Values of Secrets are not in them, but environment variables and logs are: read the files
+before you send them. Of objects that are ready, at most 200 of each release have a page.
+
+Exit codes: 0 after Ctrl-C, --idle or a complete export; 1 if the cluster does not respond, has no such
+release, or a page of an export could not be read; 2 for misuse, such as a port that is in use.`
 
 const examples = `  runlevel ui
 
@@ -62,6 +67,9 @@ const examples = `  runlevel ui
 
   # On another machine: keep the number of the port
   ssh -t -L 8080:127.0.0.1:8080 HOST runlevel ui --no-open --port 8080
+
+  # As files
+  runlevel ui shop --export ./incident
 
   # For a script
   runlevel ui --no-open -o json | jq -r .address`
@@ -87,6 +95,8 @@ func New(streams core.Streams, explainers ...diagnosis.Explainer) *cobra.Command
 			" if this user may not list those of all namespaces)")
 	all.Uint16Var(&f.port, "port", 0, "the port of the address (default: a free one)")
 	all.BoolVar(&f.noOpen, "no-open", false, "open no browser")
+	all.StringVar(&f.export, exportFlag, "",
+		"write the pages as files into this new folder, and open none: index.html is the first")
 	all.DurationVar(&f.idle, "idle", 30*time.Minute, "end after this time without an open page; 0 means never")
 	return command
 }
@@ -99,6 +109,11 @@ type Address struct {
 func (f *flags) run(ctx context.Context, streams core.Streams) error {
 	if f.idle < 0 {
 		return core.Misusef("--idle: %s is negative: use 0 to serve until Ctrl-C", f.idle)
+	}
+	if f.export != "" {
+		if err := core.CheckFree(exportFlag, f.export); err != nil {
+			return err
+		}
 	}
 	c, err := f.cluster.Connect(ctx)
 	if err != nil {
@@ -114,6 +129,9 @@ func (f *flags) run(ctx context.Context, streams core.Streams) error {
 			return core.ReadAppliedVersion(ctx, c, namespace, release, revision)
 		},
 	})
+	if f.export != "" {
+		return f.writeFiles(ctx, hub, page, streams)
+	}
 	return f.serve(ctx, server.New(&pages.Site{Hub: hub}, nil), page, streams)
 }
 
@@ -131,20 +149,22 @@ func (f *flags) firstPage(ctx context.Context, c *cluster.Cluster) (string, erro
 			return "", err
 		}
 	}
-	if f.name == "" {
+	switch {
+	case f.name == "":
 		return "/", nil
-	}
-	if len(namespaces) > 1 {
+	case len(namespaces) == 0:
+		return "", fmt.Errorf("no namespace has a record of a release %q: \"runlevel list -A\" lists all releases",
+			f.name)
+	case len(namespaces) > 1:
 		return "", core.Misusef("release %s has records in several namespaces: set --record-namespace to one of %s",
 			f.name, strings.Join(namespaces, ", "))
 	}
-	for _, namespace := range namespaces {
-		if _, isFound, err := record.NewStore(c.Client, namespace, f.name).Load(ctx); isFound || err != nil {
-			return "/releases/" + namespace + "/" + f.name, err
-		}
+	_, isFound, err := record.NewStore(c.Client, namespaces[0], f.name).Load(ctx)
+	if err == nil && !isFound {
+		err = fmt.Errorf("namespace %s has no record of a release %q: \"runlevel list -A\" lists all releases",
+			namespaces[0], f.name)
 	}
-	return "", fmt.Errorf("no release %s has a record in %s: \"runlevel list -A\" lists all releases", f.name,
-		strings.Join(append(namespaces, "any namespace")[:1], ""))
+	return "/releases/" + namespaces[0] + "/" + f.name, err
 }
 
 // errIdle ends the server.

@@ -1,6 +1,7 @@
 package look
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -125,5 +126,9 @@ func (r *Rendered) Change(earlier *Rendered, now time.Time) ([]byte, error) {
 			c.Changed[item.id] = item.html
 		}
 	}
-	return json.Marshal(c)
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // it is no part of a document
+	err := encoder.Encode(c)
+	return bytes.TrimSpace(text.Bytes()), err
 }
