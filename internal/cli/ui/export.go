@@ -15,14 +15,6 @@ import (
 
 const exportFlag = "export"
 
-// An ExportReport is the output of --export with -o json.
-type ExportReport struct {
-	Folder  string   `json:"folder"`
-	Pages   int      `json:"pages"`
-	LeftOut int      `json:"leftOut,omitempty"` // objects without a page; all of them are ready
-	Unread  []string `json:"unread,omitempty"`  // pages that could not be read, and the reasons
-}
-
 // progressInterval is the interval at which an export reports its progress.
 const progressInterval = 3 * time.Second
 
@@ -41,7 +33,7 @@ func (f *flags) writeFiles(ctx context.Context, hub *live.Hub, page string, stre
 	if err := core.WriteFolder(exportFlag, f.export, exported.Names, exported.Texts, true); err != nil {
 		return err
 	}
-	report := ExportReport{f.export, len(exported.Names), exported.LeftOut, exported.Unread}
+	report := Report{Folder: f.export, Pages: len(exported.Names), LeftOut: exported.LeftOut, Unread: exported.Unread}
 	if err := f.format.Print(streams.Out, report, func(out io.Writer) error {
 		lines := []string{fmt.Sprintf("wrote %s: open %s", printable.Count(report.Pages, "page"),
 			printable.Line(filepath.Join(f.export, "index.html")))}

@@ -101,9 +101,14 @@ func New(streams core.Streams, explainers ...diagnosis.Explainer) *cobra.Command
 	return command
 }
 
-// An Address is the output of -o json.
-type Address struct {
-	Address string `json:"address"` // first address of the pages, with a token
+// A Report is the output of -o json: an address, or a folder.
+type Report struct {
+	Address string `json:"address,omitempty"` // first address of the pages, with a token
+
+	Folder  string   `json:"folder,omitempty"` // folder of --export
+	Pages   int      `json:"pages,omitempty"`
+	LeftOut int      `json:"leftOut,omitempty"` // objects without a page; all of them are ready
+	Unread  []string `json:"unread,omitempty"`  // pages that could not be read, and the reasons
 }
 
 func (f *flags) run(ctx context.Context, streams core.Streams) error {
@@ -193,9 +198,9 @@ func (f *flags) serve(ctx context.Context, s *server.Server, page string, stream
 	}
 	connections, failed := s.HTTP(), make(chan error, 1)
 	go func() { failed <- connections.Serve(listener) }()
-	address := Address{local.Address(page)}
-	if err := f.format.Print(streams.Out, address, func(out io.Writer) error {
-		return core.PrintLines(out, []string{address.Address})
+	report := Report{Address: local.Address(page)}
+	if err := f.format.Print(streams.Out, report, func(out io.Writer) error {
+		return core.PrintLines(out, []string{report.Address})
 	}); err != nil {
 		return errors.Join(err, connections.Close())
 	}

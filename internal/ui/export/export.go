@@ -121,7 +121,7 @@ func (e *Export) readObjects(ctx context.Context, address *url.URL) {
 	for _, answer := range release.Status.Objects {
 		known.urgent[idKey(answer.Object)] = true
 	}
-	list, err := e.site.Hub.Objects(ctx, namespace, name)
+	list, err := release.Objects()
 	if err != nil {
 		return
 	}
