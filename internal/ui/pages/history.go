@@ -145,11 +145,11 @@ func (s *Site) versionNotes(release *live.Release, entry record.HistoryEntry) g.
 func (s *Site) failures(release *live.Release, end *record.End) g.Node {
 	var items g.Group
 	for _, failure := range end.Failures[:min(maxFailures, len(end.Failures))] {
-		of := ""
+		hook := ""
 		if failure.Hook != "" {
-			of = failure.Hook + " hook of "
+			hook = failure.Hook + " hook of "
 		}
-		items = append(items, h.Li(look.Text(of), s.objectLink(release, failure.ID),
+		items = append(items, h.Li(look.Text(hook), s.objectLink(release, failure.ID),
 			look.Text(" ("+failure.File+"): "+failure.Message)))
 	}
 	if more := len(end.Failures) - len(items) + end.More; more > 0 {

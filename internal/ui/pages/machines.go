@@ -26,7 +26,8 @@ import (
 func (s *Site) machines(ctx context.Context, _ url.Values) (*Content, error) {
 	content := s.machinesContent(ctx, "Machines")
 	if err := s.mayListMachines(ctx); err != nil {
-		return nil, err
+		content.add("machines", "", look.Notice(look.Unknown, h.P(look.Text(err.Error()))))
+		return content, nil
 	}
 	list, err := overview.List(ctx, s.Hub.Cluster, overview.Query{})
 	switch {

@@ -27,7 +27,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// An objectView is what the sections of the page on an object have in common.
+// An objectView has the facts that the sections of the page on an object share.
 type objectView struct {
 	*Site
 	ctx      context.Context

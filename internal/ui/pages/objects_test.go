@@ -41,7 +41,7 @@ func TestTheWorstObjectsComeFirst(t *testing.T) {
 	page := r.page(r.site(), "objects")
 	contains(t, page, "not ready", "3 objects")
 	if strings.Index(page, ">web<") > strings.Index(page, ">settings<") {
-		t.Error("a ready object comes before one that is not ready:", page)
+		t.Error("a ready object comes before an unready one:", page)
 	}
 	contains(t, r.page(r.site(), "objects?state=ready"), "2 objects of 3")
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/runlevel/runlevel/internal/ui/look"
 )
 
-// Limits of what is read about the pods of an object, and shown.
+// Limits of the reads about the pods of an object, and of the shown part.
 const (
 	maxListed   = 500 // pods, or events
 	maxEvents   = 20
