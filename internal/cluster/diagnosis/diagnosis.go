@@ -188,6 +188,12 @@ func (e *explainer) eventsAbout(ctx context.Context, object *unstructured.Unstru
 	})
 }
 
+// logMark begins the lines of logs.
+const logMark = "  | "
+
+// IsLogLine reports whether a line of an explanation is from the log of a container.
+func IsLogLine(line string) bool { return strings.HasPrefix(line, logMark) }
+
 // lastLines returns the last lines of a container's log.
 func (e *explainer) lastLines(ctx context.Context, trouble ready.PodProblem) []string {
 	_, pod, _ := strings.Cut(trouble.Object, "/")
@@ -203,7 +209,7 @@ func (e *explainer) lastLines(ctx context.Context, trouble ready.PodProblem) []s
 	}
 	var lines []string
 	for line := range strings.Lines(string(text)) {
-		lines = append(lines, "  | "+printable.Line(strings.TrimRight(line, "\r\n")))
+		lines = append(lines, logMark+printable.Line(strings.TrimRight(line, "\r\n")))
 	}
 	return lines
 }

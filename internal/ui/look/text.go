@@ -30,12 +30,13 @@ func Texts(texts []string) []g.Node {
 	return g.Map(texts, Text)
 }
 
-// Block returns the first lines of a text from outside as they are, and the number of the others.
-func Block(text string, most int) g.Node {
+// Block returns the first lines of a text from outside as they are, and the number of the others. A block with many
+// lines scrolls, so it takes the focus.
+func Block(text string, most int, attributes ...g.Node) g.Node {
 	lines := strings.Split(strings.TrimRight(strings.ReplaceAll(text, "\t", "    "), "\n"), "\n")
 	more := len(lines) - most
 	return g.Group{
-		h.Pre(g.Map(lines[:min(most, len(lines))], func(line string) g.Node {
+		h.Pre(h.TabIndex("0"), g.Group(attributes), g.Map(lines[:min(most, len(lines))], func(line string) g.Node {
 			return g.Group{Text(line), g.Text("\n")}
 		})),
 		g.If(more > 0, More(more, "line")),

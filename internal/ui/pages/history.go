@@ -55,13 +55,13 @@ func keptVersions(history record.History) []record.HistoryEntry {
 
 // compareForm returns the form that chooses the two versions of a plan; by default, the last two. In an export, no
 // server answers it.
-func (s *Site) compareForm(release *live.Release, history record.History, from, to string) g.Node {
+func (s *Site) compareForm(release *live.Release, history record.History, base, target string) g.Node {
 	if s.Find != nil {
 		return nil
 	}
 	kept := keptVersions(history)
-	if from == "" && len(kept) > 1 {
-		from, to = strconv.Itoa(kept[1].Revision), strconv.Itoa(kept[0].Revision)
+	if base == "" && len(kept) > 1 {
+		base, target = strconv.Itoa(kept[1].Revision), strconv.Itoa(kept[0].Revision)
 	}
 	choose := func(id, title, chosen string) g.Node {
 		return h.Label(g.Text(title), h.Select(h.ID(id), h.Name(id),
@@ -71,7 +71,7 @@ func (s *Site) compareForm(release *live.Release, history record.History, from, 
 			})))
 	}
 	return h.Form(h.Method("get"), h.Action(s.releaseAddress(release.Namespace, release.Status.Release, "plan")),
-		choose("from", "From", from), choose("to", "To", to), h.Button(h.Type("submit"), g.Text("Compare")))
+		choose("from", "From", base), choose("to", "To", target), h.Button(h.Type("submit"), g.Text("Compare")))
 }
 
 // versionText names a version by its revision.
@@ -82,7 +82,7 @@ func versionText(entry record.HistoryEntry) string {
 // versionTable returns the versions, and how each apply ended.
 func (s *Site) versionTable(release *live.Release, history record.History) g.Node {
 	table := look.Table{Caption: "Versions, the newest first", Columns: []string{
-		"Revision", "Version", "State", "Mode", "Started", "Took", "Forced", "Source", "Notes", "Plan",
+		"Revision", "Version", "State", "Mode", "Started", "Took", "Source", "Plan", "Notes",
 	}}
 	for i, entry := range history {
 		tone := look.Good
@@ -94,8 +94,8 @@ func (s *Site) versionTable(release *live.Release, history record.History) g.Nod
 			g.Text(strconv.Itoa(entry.Revision)), look.Text(cmp.Or(entry.Version, "-")),
 			look.State(tone, string(entry.State)), look.Text(cmp.Or(entry.Mode, "-")),
 			g.Group{look.Age(release.Status.Time, entry.Started.Time), g.Text(" ago")}, look.Text(tookText(entry)),
-			look.Text(cmp.Or(strings.Join(entry.Forced, ", "), "-")), look.Text(cmp.Or(entry.Source, "-")),
-			s.versionNotes(release, entry), s.planLink(release, history[:i], entry),
+			look.Text(cmp.Or(entry.Source, "-")), s.planLink(release, history[:i], entry),
+			s.versionNotes(release, entry),
 		})
 	}
 	return table.Node()
@@ -113,7 +113,7 @@ func tookText(entry record.HistoryEntry) string {
 	}
 }
 
-// versionNotes returns how an apply ended, and which decisions of users it had.
+// versionNotes returns how an apply ended, and the decisions of users about it.
 func (s *Site) versionNotes(release *live.Release, entry record.HistoryEntry) g.Node {
 	var notes g.Group
 	note := func(format string, args ...any) {
@@ -121,6 +121,9 @@ func (s *Site) versionNotes(release *live.Release, entry record.HistoryEntry) g.
 	}
 	if entry.Rollback != nil {
 		note("%s", entry.Rollback)
+	}
+	if len(entry.Forced) > 0 {
+		note("forced over %s", strings.Join(entry.Forced, ", "))
 	}
 	if entry.Verified {
 		note("its signatures were verified")
@@ -174,9 +177,9 @@ func (s *Site) planLink(release *live.Release, newer record.History, entry recor
 	if len(kept) == 0 {
 		return g.Text("-")
 	}
-	from, to := strconv.Itoa(entry.Revision), strconv.Itoa(kept[len(kept)-1].Revision)
+	base, target := strconv.Itoa(entry.Revision), strconv.Itoa(kept[len(kept)-1].Revision)
 	return look.Link{
-		Text:    "to revision " + to,
-		Address: s.releaseAddress(release.Namespace, release.Status.Release, "plan", "from", from, "to", to),
+		Text:    "to revision " + target,
+		Address: s.releaseAddress(release.Namespace, release.Status.Release, "plan", "from", base, "to", target),
 	}.Node()
 }

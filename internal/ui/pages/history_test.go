@@ -36,7 +36,8 @@ func TestThePlanBetweenKeptVersions(t *testing.T) {
 		"name: web, namespace", "name: shop, namespace").Replace(shop))
 	site := r.site()
 	page := r.page(site, "plan?from=1&to=2")
-	contains(t, page, "data.colour", "blue", "red", "0000_20_web_deployment.yaml", "stringData.password",
+	contains(t, page, "<h1 id=\"title\">Update from 1.0.0 to 1.1.0 (minor)</h1>", "data.colour", "blue", "red",
+		"0000_20_web_deployment.yaml", "stringData.password",
 		"*** (changed)",
 		"Needs attention", "Deployment "+r.namespace+"/web", `<option value="2" selected>`)
 	lacks(t, page, "hunter2", "another-secret")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"strings"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
@@ -14,11 +13,8 @@ import (
 	"github.com/runlevel/runlevel/internal/ui/look"
 )
 
-// Limits of the shown part of a manifest or a log.
-const (
-	maxManifest = 2000 // lines
-	maxLine     = 1000 // bytes
-)
+// maxManifest limits the lines of a manifest.
+const maxManifest = 2000
 
 // liveManifest returns the object of the cluster, without managedFields and the values of Secrets.
 func (v *objectView) liveManifest() g.Group {
@@ -53,20 +49,10 @@ func foldedManifest(id, title string, object map[string]any) g.Node {
 	if err != nil {
 		text = []byte(err.Error())
 	}
-	return h.Details(h.ID(id), h.Summary(look.Text(title)),
-		block(title, strings.Split(string(text), "\n"), maxManifest))
+	return look.Fold(id, printable.Line(title), block(title, string(text), maxManifest))
 }
 
-// block returns the first lines of a text as they are, and the number of the others.
-func block(label string, lines []string, most int) g.Node {
-	var text strings.Builder
-	for _, line := range lines[:min(most, len(lines))] {
-		text.WriteString(printable.Line(printable.Truncate(line, maxLine)) + "\n")
-	}
-	pre := h.Pre(h.TabIndex("0"), h.Role("region"), h.Aria("label", printable.Line(label)),
-		h.Code(g.Text(strings.TrimRight(text.String(), "\n"))))
-	if more := len(lines) - most; more > 0 {
-		return g.Group{pre, h.P(g.Text("and " + printable.Count(more, "more line")))}
-	}
-	return pre
+// block returns the first lines of a text as they are, with a name.
+func block(name, text string, most int) g.Node {
+	return look.Block(text, most, h.Role("region"), h.Aria("label", printable.Line(name)))
 }

@@ -12,6 +12,7 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -37,6 +38,7 @@ type objectView struct {
 	resource schema.GroupResource
 	live     *unstructured.Unstructured // nil if it does not exist, or can't be read
 	unread   error                      // why it can't be read
+	pods     func() ([]corev1.Pod, error)
 }
 
 // object returns the page on an object: why it is in its state, its differences from the release, events, the log of a
@@ -44,6 +46,7 @@ type objectView struct {
 func (s *Site) object(ctx context.Context, namespace, name string, query url.Values) (*Content, error) {
 	kind := schema.ParseGroupKind(query.Get("kind"))
 	v := &objectView{Site: s, ctx: ctx, id: kinds.NewID(kind, query.Get("namespace"), query.Get("name"))}
+	v.pods = sync.OnceValues(v.readPods)
 	if kind.Kind == "" || v.id.Name == "" {
 		return nil, ErrNotFound
 	}
@@ -133,7 +136,7 @@ func (v *objectView) why() g.Group {
 	if err != nil {
 		return sentence(err.Error())
 	}
-	answer := answers[0]
+	answer := v.withoutLogs(v.ctx, v.id.Namespace, answers)[0]
 	nodes := g.Group{h.P(look.State(objectTones[answer.State], answer.State.Text())),
 		messages(v.now(), answer.Messages)}
 	var others g.Group

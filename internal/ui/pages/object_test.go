@@ -122,9 +122,23 @@ spec:
 		page = r.object(site, "Deployment.apps", "web")
 		return strings.Contains(page, "reading settings\n")
 	})
-	contains(t, page, "Container web of pod web-", "before it was restarted",
+	contains(t, page, "  | reading settings", "Container web of pod web-", "before it was restarted",
 		`&lt;script&gt;alert(1)&lt;/script&gt;`, `\x1b[31mno such table \u202eevil`, "ScalingReplicaSet")
 	lacks(t, page, hostile, "\x1b", "\u202e")
+
+	site.Allow = func(_ context.Context, right authorizationv1.ResourceAttributes) error {
+		if right.Subresource == "log" {
+			return fmt.Errorf("%w to get pods/log", pages.ErrForbidden)
+		}
+		return nil
+	}
+	sandboxtest.Eventually(t, "the missing right", func(context.Context) bool {
+		page = r.object(site, "Deployment.apps", "web")
+		return strings.Contains(page, "not allowed to get pods/log")
+	})
+	for _, page := range []string{page, r.page(site, "")} {
+		lacks(t, page, "  | reading settings", ">reading settings")
+	}
 }
 
 func TestTheObjectPageExplainsAHeldDelete(t *testing.T) {

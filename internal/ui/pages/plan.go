@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strconv"
 
 	"golang.org/x/sync/errgroup"
 	h "maragu.dev/gomponents/html"
@@ -24,8 +25,8 @@ func (s *Site) plan(ctx context.Context, namespace, name string, query url.Value
 	if err != nil {
 		return nil, err
 	}
-	from, to := query.Get("from"), query.Get("to")
-	content := s.contentOf(namespace, name, fmt.Sprintf("Plan from %s to %s", from, to))
+	base, target := query.Get("from"), query.Get("to")
+	content := s.contentOf(namespace, name, "Plan of an update")
 	fail := func(problem string) (*Content, error) {
 		content.add("problem", "", look.Notice(look.Bad, h.P(look.Text(problem))))
 		return content, nil
@@ -33,38 +34,39 @@ func (s *Site) plan(ctx context.Context, namespace, name string, query url.Value
 	if release.Record == nil {
 		return fail("no version was applied yet")
 	}
-	content.add("compare", "", s.compareForm(release, release.Record.History, from, to))
+	content.add("compare", "", s.compareForm(release, release.Record.History, base, target))
 	if err := s.may(ctx, authorizationv1.ResourceAttributes{
 		Verb: "get", Namespace: namespace, Resource: "secrets",
 	}); err != nil {
 		return fail("The files of versions are in Secrets: " + err.Error())
 	}
-	old, err := keptVersion(release.Record, "from", from)
+	old, err := keptVersion(release.Record, "from", base)
 	if err != nil {
 		return fail(err.Error())
 	}
-	next, err := keptVersion(release.Record, "to", to)
+	next, err := keptVersion(release.Record, "to", target)
 	switch {
 	case err != nil:
 		return fail(err.Error())
 	case old.Revision == next.Revision:
-		return fail("both versions are revision " + from + ": choose two")
+		return fail("both versions are revision " + base + ": choose two")
 	}
 	var both [2]*payload.Payload
 	group, opening := errgroup.WithContext(ctx)
-	for i, revision := range []string{from, to} {
+	for i, entry := range []*record.HistoryEntry{old, next} {
 		group.Go(func() (err error) {
-			both[i], err = s.Hub.Open(opening, namespace, name, revision)
+			both[i], err = s.Hub.Open(opening, namespace, name, strconv.Itoa(entry.Revision))
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return fail(err.Error())
 	}
-	content.Sections = append(content.Sections, planpage.Sections(show.Printer{
+	page := planpage.Page(show.Printer{
 		Plan: plan.Compare(both[0], both[1], nil), From: versionText(*old), To: versionText(*next),
-		Command: fmt.Sprintf("runlevel plan %[1]s@%[2]s %[1]s@%[3]s", name, from, to),
-	})...)
+		Command: fmt.Sprintf("runlevel plan %[1]s@%[2]d %[1]s@%[3]d", name, old.Revision, next.Revision),
+	})
+	content.Title, content.Sections = page.Title, append(content.Sections, page.Sections...)
 	return content, nil
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/internal/ui/look"
 )
 
@@ -45,10 +46,7 @@ func (v *objectView) log() g.Group {
 	}
 	problem := problems[i]
 	_, pod, _ := strings.Cut(problem.Object, "/")
-	right := authorizationv1.ResourceAttributes{
-		Verb: "get", Namespace: v.id.Namespace, Resource: "pods", Subresource: "log", Name: pod,
-	}
-	if err := v.may(v.ctx, right); err != nil {
+	if err := v.mayReadLogs(v.ctx, v.id.Namespace); err != nil {
 		return sentence(err.Error())
 	}
 	text, err := v.Hub.Cluster.Client.CoreV1().Pods(v.id.Namespace).GetLogs(pod, &corev1.PodLogOptions{
@@ -62,14 +60,37 @@ func (v *objectView) log() g.Group {
 	if problem.Previous {
 		title += ", before it was restarted"
 	}
-	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
 	return g.Group{
-		h.P(look.Text(problem.Message)), h.H3(look.Text(title)), block("Log", lines, maxLogLines),
+		h.P(look.Text(problem.Message)), h.H3(look.Text(title)), block(title, string(text), maxLogLines),
 	}
 }
 
-// pods lists the pods of the object; nil if it can't have pods.
-func (v *objectView) pods() ([]corev1.Pod, error) {
+// mayReadLogs returns an error unless the user may read the logs of pods; in all namespaces if it is empty.
+func (s *Site) mayReadLogs(ctx context.Context, namespace string) error {
+	return s.may(ctx, authorizationv1.ResourceAttributes{
+		Verb: "get", Namespace: namespace, Resource: "pods", Subresource: "log",
+	})
+}
+
+// withoutLogs returns answers without the lines of logs in their details, unless the user may read them.
+func (s *Site) withoutLogs(ctx context.Context, namespace string, answers []*why.Answer) []*why.Answer {
+	if s.mayReadLogs(ctx, namespace) == nil {
+		return answers
+	}
+	var shown []*why.Answer
+	for _, answer := range answers {
+		copied := *answer
+		copied.Messages = slices.Clone(answer.Messages)
+		for i, message := range copied.Messages {
+			copied.Messages[i].Details = slices.DeleteFunc(slices.Clone(message.Details), diagnosis.IsLogLine)
+		}
+		shown = append(shown, &copied)
+	}
+	return shown
+}
+
+// readPods lists the pods of the object; nil if it can't have pods.
+func (v *objectView) readPods() ([]corev1.Pod, error) {
 	selection := diagnosis.PodsOf(v.live)
 	if selection == nil {
 		return nil, nil

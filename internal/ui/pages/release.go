@@ -12,6 +12,8 @@ import (
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
@@ -37,8 +39,12 @@ func (s *Site) release(ctx context.Context, namespace, name string, query url.Va
 	if err != nil {
 		return nil, err
 	}
+	status := *read.Status
+	status.Objects = s.withoutLogs(ctx, metav1.NamespaceAll, status.Objects)
+	shown := *read
+	shown.Status = &status
 	v := releaseView{
-		Release: read, site: s, events: read.Status.Events, contested: s.contentions(ctx, read.Status.Repairs),
+		Release: &shown, site: s, events: read.Status.Events, contested: s.contentions(ctx, read.Status.Repairs),
 	}
 	if len(v.events) == 0 {
 		v.events = s.eventsOn(ctx, kinds.NewID(kinds.ConfigMap, namespace, lock.Name(name)), "")
