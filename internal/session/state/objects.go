@@ -44,8 +44,8 @@ func (r *Reader) Objects(ctx context.Context, known *record.Record) (*ObjectList
 	return objectsOf(facts.Live, facts.Explain(ctx, r.Cluster, r.Namespace)), context.Cause(ctx)
 }
 
-// AllObjects returns the objects of the release, as Reader.Objects does, from what the status was read from; nil if
-// they could not be listed.
+// AllObjects returns the objects of the release at the time of the status, as Reader.Objects does; nil if they could
+// not be listed.
 func (s *Status) AllObjects() *ObjectList {
 	if s.live == nil {
 		return nil

@@ -4,22 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
 	"github.com/runlevel/runlevel/internal/cluster/inventory"
-	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -295,66 +288,4 @@ func (r *reader) objects(ctx context.Context, f *ReleaseFacts) {
 	}
 	slices.SortFunc(all, kinds.Compare)
 	f.Suspects = slices.DeleteFunc(slices.Compact(all), func(id kinds.ID) bool { return blocked[id] })
-}
-
-// abnormal returns the objects of the release on the cluster that are terminating, not ready, or changed, and counts
-// those that are missing.
-func (r *reader) abnormal(ctx context.Context, f *ReleaseFacts, live *inventory.Inventory) []kinds.ID {
-	for _, kind := range live.UnlistedKinds() {
-		r.unknown("list "+kind.String()+" in the whole cluster", live.ListError(kind))
-	}
-	applied := fingerprint.Read(f.Record.Fingerprints)
-	if len(live.UnlistedKinds()) == 0 {
-		known := slices.Collect(f.knownObjects(live))
-		f.Missing = applied.Missing(slices.Values(known))
-		f.isMissing = func(id kinds.ID) bool { return applied.WasApplied(id) && !slices.Contains(known, id) }
-	}
-	var mu sync.Mutex
-	var found []kinds.ID
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	for _, head := range live.Of(f.Record.Release) {
-		group.Go(func() error {
-			isChanged := applied.WasApplied(head.ID) && !applied.IsUnchanged(head)
-			if head.Terminating || isChanged || !r.isReady(ctx, head) {
-				mu.Lock()
-				defer mu.Unlock()
-				found = append(found, head.ID)
-			}
-			return nil
-		})
-	}
-	_ = group.Wait() // the functions return no errors
-	return found
-}
-
-// knownObjects returns the objects that exist, and the Jobs that finished: their TTL may have removed them.
-func (f *ReleaseFacts) knownObjects(live *inventory.Inventory) iter.Seq[kinds.ID] {
-	return func(yield func(kinds.ID) bool) {
-		for id := range live.IDs() {
-			if !yield(id) {
-				return
-			}
-		}
-		for _, job := range f.Record.Jobs {
-			if !yield(job.ID) {
-				return
-			}
-		}
-	}
-}
-
-// isReady reports whether an object is certainly ready. Its body is only read if it may not be.
-func (r *reader) isReady(ctx context.Context, head objectmeta.LiveMetadata) bool {
-	kind := head.ID.GroupKind()
-	// the readiness depends on Services, too
-	isCalling := kind == kinds.APIService || kind.Group == "admissionregistration.k8s.io"
-	object := &unstructured.Unstructured{Object: map[string]any{}}
-	object.SetGroupVersionKind(kind.WithVersion(head.Resource.Version))
-	object.SetAnnotations(head.Object().GetAnnotations())
-	if !ready.Awaits(object, ready.Full) {
-		return !isCalling
-	}
-	live, err := r.cluster.In(head.Resource, head.ID.Namespace).Get(ctx, head.ID.Name, metav1.GetOptions{})
-	return err == nil && ready.Check(live, ready.Full, ready.Related{}).State == ready.Ready
 }

@@ -5,12 +5,19 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
 	"github.com/runlevel/runlevel/internal/record/files"
+	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/session"
@@ -29,35 +36,107 @@ const patience = 2 * time.Minute
 // A site is a release that a test applies and looks at. It has its own namespace, whose name it has, and NS stands for
 // that name in its files.
 type site struct {
-	*testing.T
+	testing.TB
 	name     string
 	hub      *live.Hub
 	payload  atomic.Pointer[payload.Payload]
-	requests atomic.Int32                      // requests of the hub
-	refuse   atomic.Pointer[func(string) bool] // the requests of the hub that fail, by method and path
+	requests atomic.Int32 // requests of the hub
+	records  atomic.Int32 // its reads of the record
+	watching atomic.Int32 // its watches that have not ended
 }
 
-func newSite(t *testing.T) *site {
+var errNetwork = errors.New("the network is down")
+
+func newSite(t testing.TB) *site {
 	t.Helper()
-	s := &site{T: t, name: test.Namespace(t)}
-	config := sandboxtest.Before(test.Sandbox(t).Config, func(request *http.Request) error {
+	s := &site{TB: t, name: test.Namespace(t)}
+	s.connect(test.Sandbox(t).Config)
+	return s
+}
+
+// connect makes the hub, which uses a connection from now on.
+func (s *site) connect(config *rest.Config) {
+	config = sandboxtest.Tap(config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
 		s.requests.Add(1)
-		if refuse := s.refuse.Load(); refuse != nil && (*refuse)(request.URL.Path+"?"+request.URL.RawQuery) {
-			return errors.New("the network is down")
+		if strings.HasSuffix(request.URL.Path, "/configmaps/"+lock.Name(s.name)) {
+			s.records.Add(1)
 		}
-		return nil
+		response, err := send.RoundTrip(request)
+		if request.URL.Query().Get("watch") != "" && err == nil && response.StatusCode == http.StatusOK {
+			s.watching.Add(1)
+			context.AfterFunc(request.Context(), func() { s.watching.Add(-1) })
+		}
+		return response, err
 	})
 	s.hub = live.New(live.Config{
-		Cluster: sandboxtest.Connect(t, config), Namespace: s.name,
+		Cluster: sandboxtest.Connect(s, config), Namespace: s.name,
 		Open: func(context.Context, string, string, string) (*payload.Payload, error) {
 			return s.payload.Load(), nil
 		},
 	})
-	return s
 }
 
-// apply applies a version of the release until the function is called, which waits for the end and returns the error.
+// patch changes an object of the namespace.
+func (s *site) patch(resource, name, patch string) {
+	s.Helper()
+	kind := schema.GroupVersionResource{Version: "v1", Resource: resource}
+	_, err := test.Connect(s).Objects.Resource(kind).Namespace(s.name).Patch(s.Context(), name, types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// delete deletes a ConfigMap.
+func (s *site) delete(name string) {
+	s.Helper()
+	if err := test.Client(s).CoreV1().ConfigMaps(s.name).Delete(s.Context(), name, metav1.DeleteOptions{}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// schedule lets all pods be scheduled.
+func (s *site) schedule() {
+	s.Helper()
+	sandboxtest.Eventually(s, "a pod that waits", func(ctx context.Context) bool {
+		pods, err := test.Client(s).CoreV1().Pods(s.name).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false
+		}
+		found := false
+		for _, pod := range pods.Items {
+			if len(pod.Spec.SchedulingGates) > 0 && pod.DeletionTimestamp == nil {
+				s.patch("pods", pod.Name, `{"spec":{"schedulingGates":null}}`)
+				found = true
+			}
+		}
+		return found
+	})
+}
+
+// renewals waits until the lock was renewed several times.
+func (s *site) renewals(count int) {
+	s.Helper()
+	var last time.Time
+	sandboxtest.Eventually(s, "renewals of the lock", func(ctx context.Context) bool {
+		lease, err := test.Client(s).CoordinationV1().Leases(s.name).Get(ctx, lock.Name(s.name), metav1.GetOptions{})
+		if err == nil && lease.Spec.RenewTime.After(last) {
+			last = lease.Spec.RenewTime.Time
+			count--
+		}
+		return count < 0
+	})
+}
+
+// apply begins to apply a version of the release. The function waits for the end, and returns the error.
 func (s *site) apply(version, manifests string, change ...func(*session.Options)) (wait func() error) {
+	s.Helper()
+	return s.applyAs(test.Sandbox(s).Config, version, manifests, change...)
+}
+
+// applyAs applies over a connection.
+func (s *site) applyAs(config *rest.Config, version, manifests string,
+	change ...func(*session.Options)) (wait func() error) {
 	s.Helper()
 	release := sandboxtest.LoadRelease(s, s.name, manifests, payload.Options{Name: s.name})
 	release.Version = version
@@ -67,15 +146,15 @@ func (s *site) apply(version, manifests string, change ...func(*session.Options)
 		s.Fatal(err)
 	}
 	s.payload.Store(release)
-	options := session.Options{Namespace: s.name, Apply: apply.Options{Timeout: patience},
+	options := session.Options{Namespace: s.name, Apply: apply.Options{Timeout: patience, ReportWaits: 100 * time.Millisecond},
 		Files: session.FileOptions{Packed: packed, HistoryMax: 3}}
 	for _, fn := range change {
 		fn(&options)
 	}
 	ctx, stop := context.WithCancel(s.Context())
 	s.Cleanup(stop)
-	ended := make(chan error, 1)
-	go func() { ended <- session.Run(ctx, test.Connect(s), release, options).Err }()
+	connected, ended := sandboxtest.Connect(s, config), make(chan error, 1)
+	go func() { ended <- session.Run(ctx, connected, release, options).Err }()
 	return func() error { return <-ended }
 }
 

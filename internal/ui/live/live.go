@@ -68,7 +68,7 @@ const (
 	Unknown Phase = "unknown" // the record has no room for it
 )
 
-// A Topic is what a page shows, and what changes it.
+// A Topic is the subject of a page: a page is made again when its topic changes.
 type Topic struct {
 	Kind            TopicKind
 	Namespace, Name string // the release

@@ -106,7 +106,7 @@ func phaseOf(steps []apply.RunStepState) Phase {
 	return phase
 }
 
-// phaseOfRest returns a function that returns the phase of a task that is not known to be unfinished.
+// phaseOfRest returns a function that returns the phase of a task without a known phase.
 func (r *Release) phaseOfRest() func(graph.Task) Phase {
 	always := func(phase Phase) func(graph.Task) Phase { return func(graph.Task) Phase { return phase } }
 	switch {

@@ -46,7 +46,7 @@ func startWatches(ctx context.Context, s *subject) *watches {
 }
 
 // longestWatchPause is the longest pause before a failed watch restarts. Until then, the topic is polled.
-const longestWatchPause = 15 * time.Second
+const longestWatchPause = 30 * time.Second
 
 // polling is the pause between two reads while changes are not seen.
 var polling = waiter.Pause{Shortest: 2 * time.Second, Longest: 30 * time.Second, PerLook: 10}
@@ -218,7 +218,7 @@ func (s source) watch(ctx context.Context, w *watches, running *sourceWatch) {
 	runWatch(ctx, w, running, objectHandler{w, running, s}, from)
 }
 
-// trim removes what a watch does not need from the metadata of an object.
+// trim removes unneeded metadata of an object.
 func trim(object any) {
 	if metadata, isMetadata := object.(metav1.Object); isMetadata {
 		metadata.SetManagedFields(nil)
@@ -277,7 +277,7 @@ type lockState struct {
 	isExpired bool      // this was told
 }
 
-// clockTolerance is how far the clock of a server may be from our estimate of it.
+// clockTolerance is the largest expected error of our estimate of the clock of the server.
 const clockTolerance = 2 * time.Second
 
 func lockStateOf(lease *coordinationv1.Lease) lockState {
