@@ -124,7 +124,7 @@ func TestObjectsThatChangeAreSeen(t *testing.T) {
 	page.until("the object is missing", hasPhases("base failed"))
 	s.must("1.0.1", base)
 	page.until("the object is back", hasPhases("base done"))
-	objects, err := s.hub.Objects(t.Context(), s.name, s.name)
+	objects, err := s.release().Objects()
 	if err != nil || len(objects.Objects) != 1 || objects.Objects[0].State != why.Ready {
 		t.Errorf("objects %+v: %v", objects, err)
 	}
