@@ -146,7 +146,8 @@ func (s *site) applyAs(config *rest.Config, version, manifests string,
 		s.Fatal(err)
 	}
 	s.payload.Store(release)
-	options := session.Options{Namespace: s.name, Apply: apply.Options{Timeout: patience, ReportWaits: 100 * time.Millisecond},
+	options := session.Options{Namespace: s.name,
+		Apply: apply.Options{Timeout: patience, ReportWaits: 100 * time.Millisecond},
 		Files: session.FileOptions{Packed: packed, HistoryMax: 3}}
 	for _, fn := range change {
 		fn(&options)
