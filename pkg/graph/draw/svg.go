@@ -145,14 +145,20 @@ func (d *drawing) box(b box, place frame) {
 	left, room := place.x+12, place.width-24
 	d.open("node", "box", b, place)
 	d.text("name", left, place.y+19, name.fit(b.title(), room))
+	used := int(small.width(b.content()))
 	if state, isKnown := d.picture.stateOf(b); isKnown {
-		d.state(state, left, place.y+35)
+		used = d.state(state, left, place.y+35)
 		done := room * state.Done / max(state.Total, 1)
 		fmt.Fprintf(&d.boxes, `<rect class="part" x="%d" y="%d" width="%d" height="3" rx="1"/>`, left, place.y+58, done)
 	} else {
 		d.text("small", left, place.y+35, b.content())
 	}
-	room -= d.atEnd(b, place.x+place.width-12, place.y+50)
+	if taken := b.widthAtEnd(); used+taken <= room {
+		d.atEnd(b, left+room, place.y+35)
+	} else {
+		d.atEnd(b, left+room, place.y+50)
+		room -= taken
+	}
 	d.text("small", left, place.y+50, small.fit(b.kinds(), room))
 	d.close(b)
 }
@@ -257,17 +263,24 @@ func (d *drawing) symbol(tone Tone, x, y int) {
 	fmt.Fprintf(&d.boxes, `<path class="symbol" transform="translate(%d %d) scale(.8)" d="%s"/>`, x, y-11, tone.Symbol())
 }
 
-// atEnd draws at the right how many objects a box deletes, and returns the width that it takes.
-func (d *drawing) atEnd(b box, x, y int) int {
+// widthAtEnd returns the width of atEnd.
+func (b box) widthAtEnd() int {
 	if b.tombstones == 0 {
 		return 0
+	}
+	return int(word.width(b.deletes())) + gap
+}
+
+// atEnd draws at the right how many objects a box deletes.
+func (d *drawing) atEnd(b box, x, y int) {
+	if b.tombstones == 0 {
+		return
 	}
 	class := "small"
 	if b.isRed() {
 		class = "red"
 	}
 	fmt.Fprintf(&d.boxes, `<text class="%s" x="%d" y="%d" text-anchor="end">%s</text>`, class, x, y, b.deletes())
-	return int(word.width(b.deletes())) + gap
 }
 
 // hover returns the text that a browser shows when the pointer is over a box.

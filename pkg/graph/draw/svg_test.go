@@ -46,7 +46,8 @@ func TestBoxesFillTheirRows(t *testing.T) {
 		}
 		first := band.Y + 10
 		if inRow[first] != rows[0] || band.Width-ends[first] > 15 {
-			t.Errorf("%d boxes: the first row has %d and ends at %d of %d", count, inRow[first], ends[first], band.Width)
+			t.Errorf("%d boxes: the first row has %d and ends at %d of %d", count, inRow[first], ends[first],
+				band.Width)
 		}
 	}
 }
