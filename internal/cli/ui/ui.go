@@ -204,6 +204,9 @@ func (f *flags) serve(ctx context.Context, s *server.Server, page string, stream
 	}); err != nil {
 		return errors.Join(err, connections.Close())
 	}
+	if f.format == core.Text {
+		fmt.Fprintln(streams.Err, "press Ctrl-C to end")
+	}
 	if !f.noOpen {
 		openBrowser(local.AddressOnce(page), port, streams.Err)
 	}

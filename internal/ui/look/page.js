@@ -29,7 +29,6 @@
     const stream = source = new EventSource(events);
     let pause;
     stream.addEventListener("page", (event) => {
-      failures = 0;
       have = event.lastEventId;
       say(banner, "");
       update(JSON.parse(event.data));
@@ -44,7 +43,8 @@
       say(banner, event.data);
     });
     stream.onopen = () => {
-      if (failures > 0) say(banner, "");
+      if (banner.textContent) say(announcement, "Connected again.");
+      say(banner, "");
       failures = 0;
     };
     stream.onerror = () => {
@@ -151,11 +151,12 @@
       if (!Number.isNaN(seconds)) say(time, age(Math.max(seconds, 0)));
     }
   }
-  let ticks = 0;
-  setInterval(() => {
-    ticks++;
-    if (!document.hidden) showAges(ticks % 30 === 0);
-    else if (ticks % 60 === 0 && !isOver) fetch(events, { method: "HEAD" }).catch(() => {}); // the page is still open
+  let ticks = 0, told = Date.now();
+  setInterval(() => { // once a minute in a tab that is hidden for long
+    if (!document.hidden) return showAges(++ticks % 30 === 0);
+    if (isOver || Date.now() - told < 60000) return;
+    told = Date.now();
+    fetch(events, { method: "HEAD" }).catch(() => {}); // the page is still open
   }, 1000);
 
   document.addEventListener("visibilitychange", connect);

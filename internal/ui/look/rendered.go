@@ -116,7 +116,7 @@ func (r *Rendered) Change(earlier *Rendered, now time.Time) ([]byte, error) {
 			known[item.id] = item.ageless
 		}
 	}
-	c := change{Title: documentTitle(r.Title), Heading: r.Title, State: r.State, Now: now.UTC(),
+	c := change{Title: documentTitle(r.Title), Heading: bounded(r.Title), State: r.State, Now: now.UTC(),
 		Sections: []string{}, Changed: map[string]string{}}
 	for i, item := range r.parts {
 		if i > 0 {

@@ -102,6 +102,9 @@ func (s *Server) WhenIdle(after time.Duration, call func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.idle, s.after = time.AfterFunc(after, call), after
+	if s.requests > 0 {
+		s.idle.Stop()
+	}
 }
 
 // count adds to the number of requests in progress.
