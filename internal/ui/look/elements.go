@@ -136,7 +136,10 @@ func (t Table) Node() g.Node {
 func (t Table) rows() g.Group {
 	var rows g.Group
 	for i, row := range t.Rows {
-		content := g.Map(row, func(cell g.Node) g.Node { return h.Td(cell) })
+		var content g.Group
+		for column, cell := range row {
+			content = append(content, h.Td(h.Data("label", t.Columns[column]), cell)) // a card has no head
+		}
 		if t.IDs != nil {
 			content = append(content, h.ID(t.IDs[i]))
 		}
