@@ -2,10 +2,11 @@ package pages
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
 	g "maragu.dev/gomponents"
@@ -27,11 +28,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Limits of the dry run of an object.
-const (
-	maxDryRun = 3 * time.Second // webhooks may be slow, and the page waits
-	maxDiffs  = 200             // results that are kept
-)
+// maxDryRun limits the time of a dry run: webhooks may be slow, and the page waits.
+const maxDryRun = 3 * time.Second
 
 // A diffKey names a state of an object and its manifest. As long as both are the same, a dry run is not repeated when
 // something else on the page changes.
@@ -39,28 +37,7 @@ type diffKey struct {
 	id      kinds.ID
 	uid     types.UID
 	version string
-	sum     [32]byte
-}
-
-// A diffCache keeps the results of dry runs.
-type diffCache struct {
-	mu    sync.Mutex
-	known map[diffKey]*plan.Plan
-}
-
-func (d *diffCache) get(key diffKey) *plan.Plan {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.known[key]
-}
-
-func (d *diffCache) put(key diffKey, p *plan.Plan) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.known == nil || len(d.known) >= maxDiffs {
-		d.known = map[diffKey]*plan.Plan{}
-	}
-	d.known[key] = p
+	sum     [sha256.Size]byte
 }
 
 // diff returns what an apply of the release would change in the object, as "runlevel diff NAME" does.
@@ -68,10 +45,7 @@ func (v *objectView) diff() g.Group {
 	if v.manifest == nil || v.release.Record == nil || v.unread != nil {
 		return nil
 	}
-	for _, verb := range []string{"patch", "create"} {
-		if verb == "create" && v.live != nil {
-			break
-		}
+	for _, verb := range v.dryRunVerbs() {
 		if err := v.mayDo(verb); err != nil {
 			return sentence("A dry run needs more rights: " + err.Error())
 		}
@@ -80,23 +54,29 @@ func (v *objectView) diff() g.Group {
 	if v.live != nil {
 		key.uid, key.version = v.live.GetUID(), v.live.GetResourceVersion()
 	}
-	found := v.diffs.get(key)
-	if found == nil {
-		ctx, cancel := context.WithTimeout(v.ctx, maxDryRun)
-		defer cancel()
-		var err error
-		if found, err = v.preview(ctx); err != nil {
-			return sentence(err.Error())
-		}
-		if v.live != nil {
-			v.diffs.put(key, found)
-		}
+	found, err := v.plans.get(key, v.preview)
+	if err != nil {
+		return sentence(err.Error())
 	}
 	return planpage.Object(show.Printer{Plan: found})
 }
 
+// dryRunVerbs returns the rights on the object that a dry run needs.
+func (v *objectView) dryRunVerbs() []string {
+	switch {
+	case v.manifest.IsTombstone():
+		return []string{"delete"}
+	case v.live == nil:
+		return []string{"create", "patch"}
+	default:
+		return []string{"patch"}
+	}
+}
+
 // preview finds out what an apply of the object would change, by a dry run.
-func (v *objectView) preview(ctx context.Context) (*plan.Plan, error) {
+func (v *objectView) preview() (*plan.Plan, error) {
+	ctx, cancel := context.WithTimeout(v.ctx, maxDryRun)
+	defer cancel()
 	one, known := *v.release.Payload, *v.release.Record
 	one.Manifests = v.needed()
 	var scopes []inventory.Scope
@@ -121,7 +101,8 @@ func (v *objectView) preview(ctx context.Context) (*plan.Plan, error) {
 	}
 	change := report.Changes[i]
 	if failure := change.Err; failure != nil && isForbidden(failure) {
-		return nil, fmt.Errorf("this user may not patch %s %s: a dry run needs this right", v.resource, v.id.Name)
+		return nil, fmt.Errorf("this user may not %s %s %s: a dry run needs this right",
+			strings.Join(v.dryRunVerbs(), " and "), v.resource, v.id.Name)
 	}
 	report.Changes = slices.DeleteFunc(report.Changes, func(c object.Change) bool { return c.ID != v.id })
 	outcome := &session.Outcome{Release: known.Release, Version: one.Version, Mode: graph.Update, Report: report}

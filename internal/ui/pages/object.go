@@ -43,23 +43,25 @@ type objectView struct {
 
 // object returns the page on an object: why it is in its state, its differences from the release, events, the log of a
 // failing container, references and manifests.
-func (s *Site) object(ctx context.Context, namespace, name string, query url.Values) (*Content, error) {
+func (s *Site) object(ctx context.Context, namespace, name string, query url.Values) (_ *Content, err error) {
 	kind := schema.ParseGroupKind(query.Get("kind"))
 	v := &objectView{Site: s, ctx: ctx, id: kinds.NewID(kind, query.Get("namespace"), query.Get("name"))}
 	v.pods = sync.OnceValues(v.readPods)
 	if kind.Kind == "" || v.id.Name == "" {
 		return nil, ErrNotFound
 	}
-	content := s.contentOf(namespace, name, v.id.String())
+	title := printable.Shorten(v.id.String(), maxName)
+	content := s.contentOf(namespace, name, title)
 	if name == "" {
-		content = s.machinesContent(ctx, v.id.String())
-	} else if err := v.readRelease(namespace, name); err != nil {
+		content = s.machinesContent(ctx, title)
+	} else if v.release, err = s.Hub.Release(ctx, namespace, name); err != nil {
 		return nil, err
 	}
 	if err := v.read(); err != nil {
-		content.add("why", "", h.P(look.Text(err.Error())))
+		content.add("why", "", look.Notice(look.Unknown, h.P(look.Text(err.Error()))))
 		return content, nil
 	}
+	v.findManifest()
 	parts := []struct {
 		id, title string
 		body      func() g.Group
@@ -86,16 +88,15 @@ func (s *Site) object(ctx context.Context, namespace, name string, query url.Val
 	return content, context.Cause(ctx)
 }
 
-// readRelease reads the release, and finds the manifest of the object.
-func (v *objectView) readRelease(namespace, name string) (err error) {
-	if v.release, err = v.Hub.Release(v.ctx, namespace, name); err != nil || v.release.Payload == nil {
-		return err
+// findManifest finds the manifest of the object in the release.
+func (v *objectView) findManifest() {
+	if v.release == nil || v.release.Payload == nil {
+		return
 	}
 	manifests := v.release.Payload.Manifests
 	if i := slices.IndexFunc(manifests, func(m *payload.Manifest) bool { return m.ID() == v.id }); i >= 0 {
 		v.manifest = manifests[i]
 	}
-	return nil
 }
 
 // read reads the object. It returns an error if the user may not read it.
@@ -103,7 +104,8 @@ func (v *objectView) read() error {
 	v.resource = schema.ParseGroupResource(kinds.DefinitionName(v.id.GroupKind())) // if it is not served
 	served, err := v.Hub.Cluster.FindKind(v.ctx, v.id.GroupKind())
 	if err == nil {
-		v.resource = served.GroupVersionResource.GroupResource()
+		// a right in a namespace does not count for cluster-scoped objects
+		v.resource, v.id = served.GroupVersionResource.GroupResource(), served.Scoped(v.id)
 	}
 	if err := v.mayDo("get"); err != nil {
 		return err

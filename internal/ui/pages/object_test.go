@@ -193,6 +193,9 @@ func TestTheObjectPageNamesMissingRights(t *testing.T) {
 
 	inCluster := r.site()
 	inCluster.Allow = func(_ context.Context, right authorizationv1.ResourceAttributes) error {
+		if right.Resource == "namespaces" && right.Namespace == "" {
+			return fmt.Errorf("%w to %s namespaces", pages.ErrForbidden, right.Verb)
+		}
 		if right.Resource == "deployments" || right.Resource == "events" {
 			return fmt.Errorf("%w to %s %s.%s", pages.ErrForbidden, right.Verb, right.Resource, right.Group)
 		}
@@ -201,6 +204,9 @@ func TestTheObjectPageNamesMissingRights(t *testing.T) {
 	page = r.object(inCluster, "Deployment.apps", "web")
 	contains(t, page, "not allowed to get deployments.apps")
 	lacks(t, page, "registry.example")
+	page = r.object(inCluster, "Namespace", r.namespace) // the query has a namespace, too
+	contains(t, page, "not allowed to get namespaces")
+	lacks(t, page, "kubernetes.io/metadata.name")
 	page = r.object(inCluster, "ConfigMap", "settings")
 	contains(t, page, "colour: red", "not allowed to list events.")
 }

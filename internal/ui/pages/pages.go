@@ -38,7 +38,7 @@ type Site struct {
 	// Links are further links beside those to the pages on the whole cluster.
 	Links []look.Link
 
-	diffs diffCache
+	plans planCache
 }
 
 // A Content is a page, and what changes it.

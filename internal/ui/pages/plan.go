@@ -51,23 +51,37 @@ func (s *Site) plan(ctx context.Context, namespace, name string, query url.Value
 	case old.Revision == next.Revision:
 		return fail("both versions are revision " + base + ": choose two")
 	}
-	var both [2]*payload.Payload
-	group, opening := errgroup.WithContext(ctx)
-	for i, entry := range []*record.HistoryEntry{old, next} {
-		group.Go(func() (err error) {
-			both[i], err = s.Hub.Open(opening, namespace, name, strconv.Itoa(entry.Revision))
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+	found, err := s.plans.get(planKey{old.Files.Digest, next.Files.Digest}, func() (*plan.Plan, error) {
+		return s.compare(ctx, namespace, name, old.Revision, next.Revision)
+	})
+	if err != nil {
 		return fail(err.Error())
 	}
 	page := planpage.Page(show.Printer{
-		Plan: plan.Compare(both[0], both[1], nil), From: versionText(*old), To: versionText(*next),
+		Plan: found, From: versionText(*old), To: versionText(*next),
 		Command: fmt.Sprintf("runlevel plan %[1]s@%[2]d %[1]s@%[3]d", name, old.Revision, next.Revision),
 	})
 	content.Title, content.Sections = page.Title, append(content.Sections, page.Sections...)
 	return content, nil
+}
+
+// A planKey has the digests of the files of two versions.
+type planKey struct{ base, target string }
+
+// compare reads two versions, and returns the plan of the update.
+func (s *Site) compare(ctx context.Context, namespace, name string, revisions ...int) (*plan.Plan, error) {
+	read := make([]*payload.Payload, len(revisions))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, revision := range revisions {
+		group.Go(func() (err error) {
+			read[i], err = s.Hub.Open(ctx, namespace, name, strconv.Itoa(revision))
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return plan.Compare(read[0], read[1], nil), nil
 }
 
 // keptVersion returns a version of the history by its revision. Its files must be kept.
