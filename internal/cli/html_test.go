@@ -252,3 +252,26 @@ func textOf(report string) string {
 	}
 	return text.String()
 }
+
+// TestBigPlanAsHTML checks that the page of a big plan has limits, and the numbers of the rest.
+func TestBigPlanAsHTML(t *testing.T) {
+	folder := t.TempDir()
+	for _, side := range []string{"old", "new"} {
+		var text strings.Builder
+		for i := range 10_100 {
+			fmt.Fprintf(&text, "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: c%d, namespace: shop}, "+
+				"data: {a: %s, b: %s}}\n", i, side, side)
+		}
+		write(t, filepath.Join(folder, side, "0000_10_web_01.yaml"), text.String())
+	}
+	t.Chdir(folder)
+	code, report := runForOutput([]string{"plan", "old", "new", "-o", "html"})
+	checkReport(t, "plan", report)
+	if want := "Left out: the details of 4999 objects, and 100 more objects. This command shows all: runlevel plan old new"; code != 0 ||
+		!strings.Contains(textOf(report), want) {
+		t.Errorf("exit code %d, and %q is missing in\n%s", code, want, report[len(report)-500:])
+	}
+	if count := strings.Count(report, "data.a"); count != 5_001 {
+		t.Errorf("%d objects have details, want 5,001", count)
+	}
+}

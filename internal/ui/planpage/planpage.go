@@ -20,11 +20,11 @@ import (
 	"github.com/runlevel/runlevel/internal/ui/look"
 )
 
-// Limits of the page of a plan, in objects.
+// Limits of the page of a plan.
 const (
-	maxOpen     = 100 // are shown with their details open
-	maxDetailed = 2_000
-	maxNamed    = 10_000
+	maxOpen     = 100    // objects whose details are open
+	maxNamed    = 10_000 // objects
+	maxDetails  = 10_000 // changed fields, and other details of objects
 	maxWarnings = 500
 
 	maxTombstoneLines = 100
@@ -62,8 +62,10 @@ func Object(printer show.Printer) g.Group {
 // A view is a plan on a page.
 type view struct {
 	show.Printer
-	isOpen bool
-	shown  int // objects so far
+	isOpen  bool
+	shown   int // objects so far
+	details int // their details
+	cut     int // objects without their details
 }
 
 func (v *view) summary() g.Group {
@@ -140,12 +142,10 @@ func (v *view) objects() g.Group {
 			body = append(body, v.group(group))
 		}
 	}
-	if total > maxDetailed {
-		left := "the details of " + printable.Count(min(total, maxNamed)-maxDetailed, "object")
-		if total > maxNamed {
-			left += ", and " + printable.Count(total-maxNamed, "object")
-		}
-		body = append(body, h.P(g.Text("Left out: "+left+". This command shows all: "), look.Command(v.Command)))
+	if v.cut > 0 || total > maxNamed {
+		body = append(body, h.P(g.Textf("Left out: the details of %s, and %s. This command shows all: ",
+			printable.Count(v.cut, "object"), printable.Count(max(0, total-maxNamed), "more object")),
+			look.Command(v.Command)))
 	}
 	return body
 }
@@ -171,7 +171,8 @@ func (v *view) group(group *show.Group) g.Node {
 
 func (v *view) entry(group *show.Group, entry plan.ObjectPlan) g.Node {
 	head := g.Group{look.State(toneOf(entry.Action), string(entry.Action)), g.Text(" "), look.Code(entry.ID.String())}
-	if v.shown > maxDetailed {
+	if v.details > maxDetails {
+		v.cut++
 		return head
 	}
 	details := v.Details(group, entry, v.Limit())
@@ -198,6 +199,7 @@ func (v *view) entry(group *show.Group, entry plan.ObjectPlan) g.Node {
 	if len(items) == 0 {
 		return head
 	}
+	v.details += len(items)
 	return look.Foldable(v.isOpen, head, look.Items(items...))
 }
 
