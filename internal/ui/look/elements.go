@@ -1,6 +1,9 @@
 package look
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -56,6 +59,15 @@ func bounded(text string) string {
 	return printable.Line(printable.Shorten(printable.Truncate(text, 4*maxCharacters), maxCharacters))
 }
 
+// ID returns the ID of an element on something that others have named: without spaces, and with a limited length.
+func ID(prefix string, names ...string) string {
+	id := prefix + "-" + url.QueryEscape(strings.Join(names, "/"))
+	if len(id) > maxCharacters {
+		return fmt.Sprintf("%s-%x", prefix, sha256.Sum256([]byte(id)))
+	}
+	return id
+}
+
 // Lines returns text from outside with its line breaks.
 func Lines(text string) g.Node { return linesOf(text, Text) }
 
@@ -82,7 +94,7 @@ func List(texts []string) g.Node {
 // Progress returns a bar with how much is done, and the same in words.
 func Progress(label string, done, total int, words string) g.Node {
 	return h.Div(h.Class("progress"),
-		h.Progress(h.Value(strconv.Itoa(done)), h.Max(strconv.Itoa(max(total, 1))), h.Aria("label", label)),
+		h.Progress(h.Value(strconv.Itoa(done)), h.Max(strconv.Itoa(max(total, 1))), h.Aria("label", bounded(label))),
 		h.Span(Text(words)))
 }
 
@@ -101,7 +113,7 @@ func Facts(all ...Fact) g.Node {
 
 // Fold returns content that is shown when its summary is chosen. The ID keeps it open while a page is updated.
 func Fold(id, summary string, content g.Node) g.Node {
-	return h.Details(h.ID(id), h.Summary(g.Text(summary)), content)
+	return h.Details(h.ID(id), h.Summary(Text(summary)), content)
 }
 
 // Age returns how long ago a time was.
@@ -126,8 +138,8 @@ type Table struct {
 
 // Node returns the element of a table.
 func (t Table) Node() g.Node {
-	return h.Div(h.Class("table"), h.TabIndex("0"), h.Role("region"), h.Aria("label", t.Caption), h.Table(
-		h.Caption(g.Text(t.Caption)),
+	return h.Div(h.Class("table"), h.TabIndex("0"), h.Role("region"), h.Aria("label", bounded(t.Caption)), h.Table(
+		h.Caption(Text(t.Caption)),
 		h.THead(h.Tr(g.Map(t.Columns, func(name string) g.Node { return h.Th(h.Scope("col"), g.Text(name)) }))),
 		h.TBody(t.rows()),
 	))

@@ -40,6 +40,9 @@ type Page struct {
 // A Link is a link to another page. Without an address, it is only text.
 type Link struct{ Text, Address string }
 
+// maxAddress limits addresses. Nothing has a longer name.
+const maxAddress = 4000
+
 // A Section is a part of a page. When its content changes, a live page replaces it.
 type Section struct {
 	ID    string // unique in the page
@@ -64,7 +67,7 @@ func (p Page) WriteFile(out io.Writer) error {
 
 // Node returns the element of a section.
 func (s Section) Node() g.Node {
-	return h.Section(h.ID(s.ID), g.If(s.Title != "", h.H2(g.Text(s.Title))), s.Body)
+	return h.Section(h.ID(s.ID), g.If(s.Title != "", h.H2(Text(s.Title))), s.Body)
 }
 
 func links(label string, all []Link) g.Node {
@@ -76,7 +79,7 @@ func links(label string, all []Link) g.Node {
 
 // Node returns the element of a link.
 func (l Link) Node() g.Node {
-	if l.Address == "" {
+	if l.Address == "" || len(l.Address) > maxAddress {
 		return Text(l.Text)
 	}
 	return h.A(h.Href(l.Address), Text(l.Text))

@@ -3,7 +3,6 @@ package pages
 import (
 	"cmp"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -50,7 +49,7 @@ func (v releaseView) isFailure(a *why.Answer) bool {
 	return false
 }
 
-// attention returns what a person has to look at: why no process keeps the release in place, and objects, the worst
+// attention returns the problems: why no process keeps the release in place, and objects, the worst
 // first. Deletes, changes and objects whose turn comes later have sections of their own.
 func (v releaseView) attention() look.Section {
 	var items g.Group
@@ -175,10 +174,10 @@ func (v releaseView) blocked() look.Section {
 		for _, a := range part.objects[:min(maxItems, len(part.objects))] {
 			objects = append(objects, h.Li(v.link(a.Object), messages(v.Status.Time, a.Messages)))
 		}
-		table.IDs = append(table.IDs, "part-"+url.QueryEscape(name))
+		table.IDs = append(table.IDs, look.ID("part", name))
 		table.Rows = append(table.Rows, []g.Node{
 			look.Text(name),
-			look.Fold("objects-"+url.QueryEscape(name), printable.Count(len(part.objects), "object"),
+			look.Fold(look.ID("objects", name), printable.Count(len(part.objects), "object"),
 				g.Group{h.Ul(objects), v.more(len(part.objects) - len(objects))}),
 			look.Text(cmp.Or(printable.Few(part.after, maxNamed), "-")),
 			v.holders(part, parts),
@@ -214,7 +213,7 @@ func (v releaseView) holders(part *blockedPart, all []*blockedPart) g.Node {
 		}
 	}
 	if len(items) == 0 {
-		return g.Text("The objects before it are being applied: none of them waits or has failed.")
+		return g.Text("The objects before it are being applied: none waits or has failed.")
 	}
 	return h.Ul(items)
 }

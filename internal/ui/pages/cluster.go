@@ -91,7 +91,7 @@ func conditionTable(now time.Time, caption string, all []state.Condition) g.Node
 	slices.SortStableFunc(all, func(a, b state.Condition) int { return cmp.Compare(healthRank(a), healthRank(b)) })
 	table := look.Table{Caption: caption, Columns: []string{"Condition", "Since", "Reason", "Message"}}
 	for _, c := range all[:min(maxRows, len(all))] {
-		table.IDs = append(table.IDs, "condition-"+c.Type)
+		table.IDs = append(table.IDs, look.ID("condition", c.Type))
 		table.Rows = append(table.Rows, []g.Node{
 			conditionState(c), look.Age(now, c.Since), look.Text(cmp.Or(c.Reason, "-")),
 			look.Lines(c.Message),
@@ -130,7 +130,7 @@ func updateTable(v *configv1.ClusterVersion) g.Node {
 	table := look.Table{Caption: "Available updates", Columns: []string{"Version", "Recommended", "Why", "Image"}}
 	add := func(release configv1.Release, tone look.Tone, word string, reason g.Node) {
 		if len(table.Rows) < maxRows {
-			table.IDs = append(table.IDs, "update-"+printable.Line(release.Version))
+			table.IDs = append(table.IDs, look.ID("update", release.Version))
 			table.Rows = append(table.Rows, []g.Node{look.Text(release.Version), look.State(tone, word), reason,
 				look.Text(release.Image)})
 		}
@@ -224,7 +224,7 @@ func operatorTable(now time.Time, caption string, all []state.OperatorStatus) g.
 					g.Text(": "), look.Lines(text)))
 			}
 		}
-		table.IDs = append(table.IDs, "operator-"+operator.Name)
+		table.IDs = append(table.IDs, look.ID("operator", operator.Name))
 		table.Rows = append(table.Rows, []g.Node{look.Text(operator.Name), look.Text(cmp.Or(operator.Version, "-")),
 			h.Ul(conditions), g.If(len(reasons) > 0, h.Ul(reasons))})
 	}

@@ -4,7 +4,6 @@ import (
 	g "maragu.dev/gomponents"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/ui/live"
 	"github.com/runlevel/runlevel/internal/ui/look"
 )
@@ -37,5 +36,5 @@ func (s *Site) objectAddress(release *live.Release, id kinds.ID) string {
 
 // objectLink returns an object as a link to its page.
 func (s *Site) objectLink(release *live.Release, id kinds.ID) g.Node {
-	return look.Link{Text: printable.Shorten(id.String(), maxName), Address: s.objectAddress(release, id)}.Node()
+	return look.Link{Text: id.String(), Address: s.objectAddress(release, id)}.Node()
 }

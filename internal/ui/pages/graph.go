@@ -287,7 +287,7 @@ func (v *graphView) table() g.Group {
 		all := g.Map(levels[first:end], v.level)
 		if len(all) > 3 {
 			title := "Levels " + levels[first].name + "–" + levels[end-1].name
-			all = g.Group{folded("graph-levels-"+levels[first].name, title, state, components, all)}
+			all = g.Group{folded(look.ID("graph-levels", levels[first].name), title, state, components, all)}
 		}
 		nodes = append(nodes, all...)
 		first = end
@@ -328,7 +328,7 @@ func (v *graphView) level(level levelView) g.Node {
 		all := look.Link{Text: "All objects of level " + level.name, Address: v.objects("level", level.name)}
 		more = h.P(all.Node())
 	}
-	return folded("graph-level-"+level.name, levelTitle(level.name), level.state, len(rows),
+	return folded(look.ID("graph-level", level.name), levelTitle(level.name), level.state, len(rows),
 		g.Iff(isShown, table.Node), more)
 }
 

@@ -44,7 +44,7 @@ func (v releaseView) deletes() look.Section {
 	return section
 }
 
-// holder returns who has to remove the finalizers of an object, what is left in it, and the command that helps.
+// holder returns who has to remove the finalizers of an object, its remaining content, and the command that helps.
 func (v releaseView) holder(pending state.PendingDelete) g.Node {
 	var items []string
 	for _, finalizer := range pending.Finalizers[:min(maxItems, len(pending.Finalizers))] {
@@ -114,7 +114,7 @@ func (v releaseView) repairs() look.Section {
 func (v releaseView) gates() look.Section {
 	section := look.Section{ID: "gate", Title: "Gate"}
 	if len(v.Status.Gates) == 0 {
-		section.Body = g.Group{h.P(g.Text("Nothing that is known now blocks the next version. To check a version: "),
+		section.Body = g.Group{h.P(g.Text("No known problem blocks the next version. To check a version: "),
 			v.gateCommand())}
 		return section
 	}

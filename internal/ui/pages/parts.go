@@ -2,7 +2,6 @@ package pages
 
 import (
 	"context"
-	"net/url"
 	"time"
 
 	g "maragu.dev/gomponents"
@@ -53,12 +52,12 @@ func (s *Site) releaseMenu(namespace, name string) []look.Link {
 	return menu
 }
 
-// maxName limits the characters of a name: the longest names of Kubernetes, and a kind.
+// maxName limits the characters of a title: the longest names of Kubernetes, and a kind.
 const maxName = 600
 
 // objectID returns the ID of an element on an object.
 func objectID(prefix string, id kinds.ID) string {
-	return prefix + "-" + url.QueryEscape(id.GroupKind().String()+"/"+id.Namespace+"/"+id.Name)
+	return look.ID(prefix, id.GroupKind().String(), id.Namespace, id.Name)
 }
 
 // command returns a command of runlevel on a release whose record is in a namespace.

@@ -33,7 +33,7 @@ type releaseView struct {
 	contested map[kinds.ID]state.Event
 }
 
-// release returns the first page on a release: what a person on call needs, in this order.
+// release returns the first page on a release: the facts for a person on call, in the order of their urgency.
 func (s *Site) release(ctx context.Context, namespace, name string, query url.Values) (*Content, error) {
 	read, err := s.Hub.Release(ctx, namespace, name)
 	if err != nil {
@@ -90,7 +90,7 @@ func (v releaseView) summary() look.Section {
 	if v.Status.State == record.Partial {
 		body = append(body, v.applyAgain("To continue: "), v.goBack())
 	}
-	return look.Section{ID: "summary", Title: printable.Shorten(title, maxName), Body: body}
+	return look.Section{ID: "summary", Title: title, Body: body}
 }
 
 // state returns the state in a word, with its tone.
@@ -102,7 +102,7 @@ func (v releaseView) state() (look.Tone, string) {
 	return releaseStates[releaseRank(word)].tone, string(word)
 }
 
-// announcement returns what a live page announces: the state without the percentage, which changes often.
+// announcement returns the state for an announcement: without the percentage, which changes often.
 func (v releaseView) announcement() string {
 	_, word := v.state()
 	text := strings.TrimSpace("Release "+v.Status.Release+" "+printable.Line(v.Status.Version)) + ": " + word

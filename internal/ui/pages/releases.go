@@ -130,7 +130,7 @@ func (s *Site) releaseTable(all []state.ListedRelease, query url.Values) g.Node 
 	for _, release := range all {
 		if isChosen(release, query) {
 			table.Rows = append(table.Rows, s.releaseRow(release))
-			table.IDs = append(table.IDs, "release-"+url.QueryEscape(release.Namespace+"/"+release.Release))
+			table.IDs = append(table.IDs, look.ID("release", release.Namespace, release.Release))
 		}
 	}
 	if len(table.Rows) == 0 {
@@ -158,7 +158,7 @@ func (s *Site) releaseRow(release state.ListedRelease) []g.Node {
 		problems = append(problems, h.P(g.Text("Not known: "), look.Text(what)))
 	}
 	return []g.Node{
-		look.Link{Text: printable.Line(release.Release),
+		look.Link{Text: release.Release,
 			Address: s.releaseAddress(release.Namespace, release.Release, "")}.Node(),
 		look.Text(release.Namespace), look.Text(cmp.Or(release.Version, "-")), word, age,
 		g.Text(string(release.KeptBy)), g.Text(strconv.Itoa(release.Deletes)), problems,
