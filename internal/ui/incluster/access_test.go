@@ -41,8 +41,9 @@ func begin(t *testing.T, interval time.Duration) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages := newServer(test.Connect(t), newAccess(reviewer), Options{})
-	s := &scene{t, httptest.NewUnstartedServer(pages), test.Namespace(t)}
+	namespace := test.Namespace(t)
+	pages := newServer(test.Connect(t), newAccess(reviewer), Options{Namespace: namespace})
+	s := &scene{t, httptest.NewUnstartedServer(pages), namespace}
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	t.Cleanup(func() {
@@ -182,42 +183,82 @@ const foreignToken = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImEifQ.eyJpc3MiOiJodHRwczovL2t
 // TestUsersSeeWhatTheyMayRead: only the releases whose records they may get.
 func TestUsersSeeWhatTheyMayRead(t *testing.T) {
 	s := begin(t, time.Second)
-	other := &scene{t, s.Server, test.Namespace(t)}
 	s.release("shop")
 	s.release("till")
-	other.release("bank")
 	token := s.user("anna", mayGet(lock.Name("shop")))
 	s.expect("the release", http.StatusOK, "shop", func() (int, string) { return s.get(token, "/") })
 	_, text := s.get(token, "/")
-	if strings.Contains(text, "till") || strings.Contains(text, "bank") || !strings.Contains(text, "not listed") {
+	if strings.Contains(text, "till") || !strings.Contains(text, "not listed") {
 		t.Error(text)
 	}
 	if code, text := s.get(token, "/releases/"+s.namespace+"/shop"); code != http.StatusOK {
 		t.Errorf("%d %s", code, text)
 	}
-	code, text := s.get(token, "/releases/"+other.namespace+"/bank")
+	code, text := s.get(token, "/releases/"+s.namespace+"/till")
 	for _, want := range []string{
-		"lacks the right to get configmaps runlevel-release-bank in namespace " + other.namespace,
-		"kubectl create role get-configmaps-runlevel-release-bank --verb=get --resource=configmaps " +
-			"--resource-name=runlevel-release-bank --namespace=" + other.namespace + " &amp;&amp; kubectl create " +
-			"rolebinding get-configmaps-runlevel-release-bank --role=get-configmaps-runlevel-release-bank " +
-			"--serviceaccount=" + s.namespace + ":anna --namespace=" + other.namespace,
+		"lacks the right to get configmaps runlevel-release-till in namespace " + s.namespace,
+		"kubectl create role get-configmaps-runlevel-release-till --verb=get --resource=configmaps " +
+			"--resource-name=runlevel-release-till --namespace=" + s.namespace + " &amp;&amp; kubectl create " +
+			"rolebinding get-configmaps-runlevel-release-till --role=get-configmaps-runlevel-release-till " +
+			"--serviceaccount=" + s.namespace + ":anna --namespace=" + s.namespace,
 	} {
 		if code != http.StatusForbidden || !strings.Contains(text, want) {
 			t.Errorf("%d %s\nwant %s", code, text, want)
 		}
 	}
-	// The page of an object needs the right to get the object.
-	object := "/releases/" + s.namespace + "/shop/object?kind=Secret&namespace=" + s.namespace + "&name=password"
+}
+
+// TestOnlyRecordsOfTheOperatorAreRead: the owner of another namespace could write one that names any object.
+func TestOnlyRecordsOfTheOperatorAreRead(t *testing.T) {
+	s := begin(t, time.Second)
+	other := &scene{t, s.Server, test.Namespace(t)}
+	other.release("forged")
+	token := other.user("owner", mayGet(lock.Name("forged")))
+	s.expect("the page", http.StatusOK, "Releases", func() (int, string) { return s.get(token, "/") })
+	if _, text := s.get(token, "/"); strings.Contains(text, "forged") {
+		t.Error(text)
+	}
+	if code, text := s.get(token, "/releases/"+other.namespace+"/forged"); code != http.StatusNotFound {
+		t.Errorf("%d %s", code, text)
+	}
+}
+
+// TestTheObjectPageFollowsTheRightsOfTheUser: the operator may read all objects.
+func TestTheObjectPageFollowsTheRightsOfTheUser(t *testing.T) {
+	s := begin(t, time.Second)
+	s.release("shop")
 	_, err := test.Client(t).CoreV1().Secrets(s.namespace).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "password", Labels: map[string]string{"app": "of-the-till"}},
+		StringData: map[string]string{"key": "open-sesame"},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, text := s.get(token, object); code == http.StatusOK && strings.Contains(text, "of-the-till") {
-		t.Errorf("the page of an object that the user may not get: %s", text)
+	object := func(token, kind, name string) func() (int, string) {
+		return func() (int, string) {
+			return s.get(token, "/releases/"+s.namespace+"/shop/object?kind="+kind+"&namespace="+s.namespace+"&name="+
+				name)
+		}
 	}
+	reader, owner := s.user("anna", mayGet(lock.Name("shop"))), s.user("owner", rbacv1.PolicyRule{
+		APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"},
+	})
+	s.expect("a refusal that names the right", http.StatusOK, "lacks the right to get secrets password in namespace "+
+		s.namespace, object(reader, "Secret", "password"))
+	if _, text := object(reader, "Secret", "password")(); strings.Contains(text, "of-the-till") {
+		t.Error(text)
+	}
+	s.expect("the Secret", http.StatusOK, "of-the-till", object(owner, "Secret", "password"))
+	_, text := object(owner, "Secret", "password")()
+	for _, value := range []string{"open-sesame", "b3Blbi1zZXNhbWU"} {
+		if strings.Contains(text, value) {
+			t.Errorf("the page has the value of a Secret: %s", text)
+		}
+	}
+	// The owner of a namespace may read nothing outside of it, although the address names the namespace.
+	s.expect("a refusal for a cluster-scoped object", http.StatusOK,
+		"lacks the right to get priorityclasses.scheduling.k8s.io system-cluster-critical.",
+		object(owner, "PriorityClass.scheduling.k8s.io", "system-cluster-critical"))
 }
 
 // TestALoginBeginsASession, which ends with a logout.
@@ -408,7 +449,8 @@ func TestRightsAreGrantedByCommands(t *testing.T) {
 		user, want string
 	}{
 		{authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Subresource: "log", Namespace: "shop"},
-			"anna", "kubectl create role get-pods-log --verb=get --resource=pods/log --namespace=shop && kubectl create " +
+			"anna",
+			"kubectl create role get-pods-log --verb=get --resource=pods/log --namespace=shop && kubectl create " +
 				"rolebinding get-pods-log --role=get-pods-log --user=anna --namespace=shop"},
 		{authorizationv1.ResourceAttributes{Verb: "get", Group: "config.openshift.io", Resource: "clusterversions"},
 			"system:serviceaccount:shop:web",
@@ -419,7 +461,8 @@ func TestRightsAreGrantedByCommands(t *testing.T) {
 		{authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets", Name: "$(reboot)", Namespace: "`a`"},
 			"anna; reboot",
 			"kubectl create role 'get-secrets-$(reboot)' --verb=get --resource=secrets '--resource-name=$(reboot)' " +
-				"'--namespace=`a`' && kubectl create rolebinding 'get-secrets-$(reboot)' '--role=get-secrets-$(reboot)' " +
+				"'--namespace=`a`' && kubectl create rolebinding 'get-secrets-$(reboot)' " +
+				"'--role=get-secrets-$(reboot)' " +
 				"'--user=anna; reboot' '--namespace=`a`'"},
 	} {
 		if got := grant(test.right, test.user); got != test.want {

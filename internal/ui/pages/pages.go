@@ -69,7 +69,8 @@ func (s *Site) Page(ctx context.Context, address *url.URL) (*Content, error) {
 // ofRelease returns a page on one release.
 func (s *Site) ofRelease(ctx context.Context, namespace, name string, rest []string,
 	query url.Values) (*Content, error) {
-	if lock.CheckRelease(name) != nil {
+	// Whoever may write ConfigMaps in another namespace could name any object of the cluster in a record.
+	if only := s.Hub.Namespace; lock.CheckRelease(name) != nil || only != "" && namespace != only {
 		return nil, ErrNotFound
 	}
 	if err := s.mayRead(ctx, namespace, name); err != nil {

@@ -53,7 +53,7 @@ func (s *Site) releases(ctx context.Context, query url.Values) (*Content, error)
 	}
 	var shown []state.ListedRelease
 	for _, release := range all {
-		release.Namespace = cmp.Or(release.Namespace, session.DefaultNamespace) // a lost release has none
+		release.Namespace = cmp.Or(release.Namespace, s.Hub.Namespace, session.DefaultNamespace) // a lost one has none
 		switch err := s.mayRead(ctx, release.Namespace, release.Release); {
 		case err == nil:
 			shown = append(shown, release)
