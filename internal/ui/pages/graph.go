@@ -34,8 +34,9 @@ func (s *Site) graphSection(r *live.Release, query url.Values) look.Section {
 	section := look.Section{ID: "graph", Title: "Graph"}
 	switch {
 	case r.Graph != nil && len(r.Nodes) == len(r.Graph.Nodes):
-		section.Body = append(section.Body, view.picture(query)...)
+		view.draw(query)
 		view.addNodes()
+		section.Body = append(section.Body, g.Raw(view.picture.Embedded()), view.toggle())
 	default:
 		if r.Unread != "" {
 			section.Body = append(section.Body, look.Notice(look.Unknown, look.Text(
@@ -55,6 +56,8 @@ type graphView struct {
 	site    *Site
 	release *live.Release
 	waits   map[kinds.ID]string
+	picture draw.Picture
+	names   [][2]string // levels and components of nodes
 	rows    []*graphRow
 }
 
@@ -62,9 +65,7 @@ type graphView struct {
 type graphRow struct {
 	level, component string
 	state            draw.State
-	waits            []string // the reasons why its objects wait
-	after            []string // the components that must be done before
-	address          string   // of its objects
+	nodes            []int // empty without the files of the release
 }
 
 // stateOf returns a state in the words of a page.
@@ -85,45 +86,45 @@ func stateOf(node live.NodeState) draw.State {
 	return state
 }
 
-// picture returns the picture, with a link that folds or unfolds it.
-func (v *graphView) picture(query url.Values) g.Group {
-	r, isUnfolded := v.release, query.Get("graph") == "all"
-	all := v.site.releaseAddress(r.Namespace, r.Status.Release, "", "graph", "all")
-	picture := v.newPicture()
-	picture.Unfolded, picture.Unfold = isUnfolded, all
-	toggle := look.Link{Text: "Show all nodes", Address: all}
-	if isUnfolded {
-		folded := v.site.releaseAddress(r.Namespace, r.Status.Release, "")
-		toggle = look.Link{Text: "Fold finished levels", Address: folded}
+// draw makes the picture.
+func (v *graphView) draw(query url.Values) {
+	v.picture = draw.Picture{
+		Graph: v.release.Graph, Mode: graph.Mode(v.release.Status.Mode),
+		Link:     func(node int) string { return v.addressOf(node) },
+		Unfolded: query.Get("graph") == "all",
+		Unfold:   v.site.releaseAddress(v.release.Namespace, v.release.Status.Release, "", "graph", "all"),
+	}
+	for _, node := range v.release.Nodes {
+		v.picture.States = append(v.picture.States, stateOf(node))
+	}
+}
+
+// toggle returns the link that folds or unfolds the picture, if there are many nodes.
+func (v *graphView) toggle() g.Node {
+	link := look.Link{Text: "Show all nodes", Address: v.picture.Unfold}
+	if v.picture.Unfolded {
+		link.Text = "Fold finished levels"
+		link.Address = v.site.releaseAddress(v.release.Namespace, v.release.Status.Release, "")
 	}
 	nodes := 0
-	for _, node := range r.Graph.Nodes {
+	for _, node := range v.release.Graph.Nodes {
 		nodes += min(len(node.Tasks), 1)
 	}
-	return g.Group{g.Raw(picture.Embedded()),
-		g.If(nodes > draw.MaxUnfolded && toggle.Address != "", h.P(h.Class("unfold"), toggle.Node()))}
+	return g.If(nodes > draw.MaxUnfolded && link.Address != "", h.P(h.Class("unfold"), link.Node()))
 }
 
-func (v *graphView) newPicture() draw.Picture {
-	picture := draw.Picture{Graph: v.release.Graph, Mode: graph.Mode(v.release.Status.Mode)}
-	for _, node := range v.release.Nodes {
-		picture.States = append(picture.States, stateOf(node))
+// addressOf returns the address of the objects of nodes of a component.
+func (v *graphView) addressOf(nodes ...int) string {
+	if len(nodes) == 0 {
+		return v.objects()
 	}
-	picture.Link = func(node int) string {
-		level, title := picture.Names(node)
-		return v.addressOf(node, level, title)
-	}
-	return picture
-}
-
-// addressOf returns the address of the objects of a node.
-func (v *graphView) addressOf(node int, level, title string) string {
-	task := v.release.Graph.Tasks[v.release.Graph.Nodes[node].Tasks[0]]
+	level, component := v.picture.Names(nodes[0])
+	task := v.release.Graph.Tasks[v.release.Graph.Nodes[nodes[0]].Tasks[0]]
 	name := graph.ParseName(task.File())
 	if name.Level != level { // of several levels
 		name.Level = ""
 	}
-	if name.Component != title && !graph.IsBarrier(task) { // of several components
+	if name.Component != component && !graph.IsBarrier(task) { // of several components
 		name.Component = ""
 	}
 	return v.objects("level", name.Level, "component", name.Component)
@@ -133,36 +134,28 @@ func (v *graphView) objects(filters ...string) string {
 	return v.site.releaseAddress(v.release.Namespace, v.release.Status.Release, "objects", filters...)
 }
 
-// addNodes adds a row for each component of a level, which may have several nodes.
+// addNodes adds a row for each component of a level, which may have several nodes, in the order of the files.
 func (v *graphView) addNodes() {
-	picture, home := v.newPicture(), map[[2]string]*graphRow{}
+	home, tasks := map[[2]string]*graphRow{}, map[*graphRow]int{}
 	for i, node := range v.release.Graph.Nodes {
+		v.names = append(v.names, [2]string{})
 		if len(node.Tasks) == 0 {
 			continue
 		}
-		level, title := picture.Names(i)
-		key := [2]string{level, title}
-		row := home[key]
+		level, component := v.picture.Names(i)
+		v.names[i] = [2]string{level, component}
+		row := home[v.names[i]]
 		if row == nil {
-			row = &graphRow{level: level, component: title, state: picture.States[i]}
-			row.address = v.addressOf(i, level, title)
-			home[key] = row
+			row = &graphRow{level: level, component: component, state: v.picture.States[i]}
+			home[v.names[i]], tasks[row] = row, node.Tasks[0]
 			v.rows = append(v.rows, row)
 		} else {
-			row.state = sum(row.state, picture.States[i])
+			row.state = sum(row.state, v.picture.States[i])
+			tasks[row] = min(tasks[row], node.Tasks[0])
 		}
-		for _, task := range node.Tasks {
-			if wait := v.waits[kinds.IDOf(v.release.Graph.Tasks[task].Object())]; wait != "" {
-				row.waits = append(row.waits, wait)
-			}
-		}
-		for _, before := range v.unfinishedBefore(i) {
-			level, title := picture.Names(before)
-			if text := level + " " + title; text != row.level+" "+row.component && !slices.Contains(row.after, text) {
-				row.after = append(row.after, text)
-			}
-		}
+		row.nodes = append(row.nodes, i)
 	}
+	slices.SortFunc(v.rows, func(a, b *graphRow) int { return cmp.Compare(tasks[a], tasks[b]) })
 }
 
 // sum returns the state of two nodes: the more urgent tone, and all manifests.
@@ -212,7 +205,7 @@ func (v *graphView) addLevels() {
 	for _, level := range v.release.Status.Progress.Levels {
 		for _, c := range level.Components {
 			v.rows = append(v.rows, &graphRow{level: cmp.Or(level.Name, "-"), component: c.Name,
-				state: stateOf(nodeOf(c)), address: v.objects()})
+				state: stateOf(nodeOf(c))})
 		}
 	}
 }
@@ -241,12 +234,12 @@ func waitsOf(r *live.Release) map[kinds.ID]string {
 			text = answer.Messages[0].Text
 		}
 		if text != "" && !answer.Done {
-			waits[answer.Object] = fmt.Sprintf("%s: %s", answer.Object, text)
+			waits[answer.Object] = text
 		}
 	}
 	if r.Status.Progress != nil {
 		for _, wait := range r.Status.Progress.Waits {
-			waits[wait.ID] = fmt.Sprintf("%s: %s", wait.ID, wait.For)
+			waits[wait.ID] = wait.For
 		}
 	}
 	return waits
@@ -317,10 +310,10 @@ func (v *graphView) level(level levelView) g.Node {
 		Columns: []string{"Component", "State", "Done", "Waits for"}}
 	for _, row := range rows[:min(len(rows), maxComponents)] {
 		table.Rows = append(table.Rows, []g.Node{
-			look.Link{Text: printable.Line(row.component), Address: row.address}.Node(),
+			look.Link{Text: printable.Line(row.component), Address: v.addressOf(row.nodes...)}.Node(),
 			look.State(row.state.Tone, row.state.Word),
 			g.Text(counts(row.state)),
-			row.waitsFor(),
+			v.waitsFor(row),
 		})
 	}
 	more := g.Node(nil)
@@ -343,18 +336,31 @@ func counts(state draw.State) string {
 	return fmt.Sprintf("%d of %s", state.Done, printable.Count(state.Total, "manifest"))
 }
 
-// waitsFor returns what a component waits for.
-func (r *graphRow) waitsFor() g.Node {
-	texts := r.waits
-	if len(texts) == 0 {
-		texts = r.after
+// waitsFor returns the objects of a component that wait, or else the components that must be done before.
+func (v *graphView) waitsFor(row *graphRow) g.Node {
+	var waiting, before g.Group
+	for _, node := range row.nodes {
+		for _, task := range v.release.Graph.Nodes[node].Tasks {
+			id := kinds.IDOf(v.release.Graph.Tasks[task].Object())
+			if wait := v.waits[id]; wait != "" {
+				waiting = append(waiting, h.P(v.site.objectLink(v.release, id), g.Text(": "),
+					look.Prose(v.release.Status.Time, wait)))
+			}
+		}
 	}
-	var lines g.Group
-	for _, text := range texts[:min(len(texts), maxWaits)] {
-		lines = append(lines, h.P(look.Text(text)))
+	known := map[[2]string]bool{{row.level, row.component}: true}
+	for _, node := range row.nodes {
+		for _, other := range v.unfinishedBefore(node) {
+			if name := v.names[other]; !known[name] && len(waiting) == 0 {
+				known[name] = true
+				before = append(before, h.P(look.Link{Text: printable.Line(name[0] + " " + name[1]),
+					Address: v.addressOf(other)}.Node()))
+			}
+		}
 	}
-	if more := len(texts) - maxWaits; more > 0 {
-		lines = append(lines, h.P(g.Textf("and %d more", more)))
+	lines := append(waiting, before...)
+	if more := len(lines) - maxWaits; more > 0 {
+		lines = append(lines[:maxWaits], h.P(g.Textf("and %d more", more)))
 	}
 	return lines
 }

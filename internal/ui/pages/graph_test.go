@@ -158,7 +158,8 @@ func TestGraphOfARelease(t *testing.T) {
 	for _, want := range []string{
 		`<svg class="graph"`, `id="node-`, `tabindex="-1" href="/releases/shop/shop/objects?component=component-0&`,
 		`<summary><strong>Level 20</strong>`, `failed`, `waiting`, `1 of 3 pods are ready &lt;script&gt;`,
-		`<th scope="col">Waits for</th>`, "<p>20 component-1</p>",
+		`<th scope="col">Waits for</th>`,
+		`>20 component-1</a></p>`, `kind=Deployment.apps&amp;`, `Deployment shop/20_component-0_2</a>: 1 of 3`,
 	} {
 		if !strings.Contains(section, want) {
 			t.Errorf("%s is not in the section", want)
@@ -166,6 +167,22 @@ func TestGraphOfARelease(t *testing.T) {
 	}
 	if strings.Contains(section, "<script>") || strings.Contains(section, " style=") {
 		t.Error("the section has a script, or inline styles")
+	}
+}
+
+// TestLevelsOfAReconcile has nodes in a shuffled order, and levels once.
+func TestLevelsOfAReconcile(t *testing.T) {
+	r := releaseAt(tasksOf(3, 3)[:6])
+	r.Graph = graph.Build(append(tasksOf(3, 3)[:6], tasksOf(4, 3)[7:13]...), graph.Options{Mode: graph.Reconcile})
+	r.Nodes = make([]live.NodeState, len(r.Graph.Nodes))
+	section := render(t, (&Site{}).graphSection(r, nil).Node())
+	for _, level := range []string{"10", "20"} {
+		if count := strings.Count(section, `id="graph-level-`+level+`"`); count != 1 {
+			t.Errorf("level %s is in the table %d times", level, count)
+		}
+	}
+	if strings.Index(section, "graph-level-10") > strings.Index(section, "graph-level-20") {
+		t.Error("the levels are not in the order of the files")
 	}
 }
 
