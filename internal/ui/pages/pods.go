@@ -166,7 +166,7 @@ func (s *Site) eventsIn(ctx context.Context, namespace string, selected fields.S
 		return nil, err
 	}
 	listed, err := s.Hub.Cluster.Client.CoreV1().Events(namespace).List(ctx,
-		metav1.ListOptions{FieldSelector: selected.String(), Limit: maxListed})
+		metav1.ListOptions{FieldSelector: selected.AsSelector().String(), Limit: maxListed})
 	if err != nil {
 		return nil, diagnosis.ReadError("list events in namespace "+namespace, err)
 	}
