@@ -86,11 +86,12 @@ func Program(t testing.TB, name string) string {
 	if err != nil {
 		t.Fatal("find the module: ", err)
 	}
-	program := filepath.Join(strings.TrimSpace(string(folder)), "bin", name)
-	if out, err := exec.Command("go", "build", "-o", program, module+"/cmd/"+name).CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-o", filepath.Join("bin", name), "./cmd/"+name)
+	build.Dir = strings.TrimSpace(string(folder)) // the test may be in a nested module
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", name, err, out)
 	}
-	return program
+	return filepath.Join(build.Dir, "bin", name)
 }
 
 // NodesVariable enables tests on real nodes. If a program is missing, "wanted" skips the tests, and "required" fails
