@@ -67,6 +67,7 @@ demo: build ## install and update a sample release on a control plane of its own
 bench: build ## run the benchmarks, then Runlevel beside its peers (set BENCHFLAGS: --quick, --write ../docs/performance.md)
 	bin/runlevel sandbox build
 	$(GO) test -run '^$$' -bench . ./...
+	cd tools/site && $(GO) test -run '^$$' -bench . -benchtime 1x ./ui
 	cd bench && $(GO) build -o ../bin/bench/ $(MEASURES) $(PEERS)
 	cd bench && ../bin/bench/bench $(BENCHFLAGS)
 

@@ -57,6 +57,8 @@ func run(ctx context.Context, programs string) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
 	fmt.Fprintf(os.Stderr, "Kubernetes is ready after %s\n", s.Took.Ready.Round(100*time.Millisecond))
+	fmt.Fprintf(os.Stderr, "To watch the demo in a browser, run in another terminal: %s ui --kubeconfig %s\n",
+		filepath.Join(programs, "runlevel"), s.Kubeconfig)
 	client, err := kubernetes.NewForConfig(s.Config)
 	if err != nil {
 		return err

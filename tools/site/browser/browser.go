@@ -1,7 +1,9 @@
 // Package browser opens pages in Chromium, for tests, and reports problems of their users: barriers that axe finds,
-// errors in the console, dialogs, requests to other servers, and content that is wider than the window.
+// errors in the console, dialogs, requests to other servers, and content wider than the window.
 //
-// It does not serve pages. Start with Start.
+// It does not serve pages, and knows the content of none.
+//
+// Start with Start.
 package browser
 
 import (
