@@ -58,6 +58,7 @@ type graphView struct {
 	waits   map[kinds.ID]string
 	picture draw.Picture
 	names   [][2]string // levels and components of nodes
+	walk    *graph.Walk
 	rows    []*graphRow
 }
 
@@ -136,6 +137,7 @@ func (v *graphView) objects(filters ...string) string {
 
 // addNodes adds a row for each component of a level, which may have several nodes, in the order of the files.
 func (v *graphView) addNodes() {
+	v.walk = walkTo(v.release)
 	home, tasks := map[[2]string]*graphRow{}, map[*graphRow]int{}
 	for i, node := range v.release.Graph.Nodes {
 		v.names = append(v.names, [2]string{})
@@ -172,29 +174,17 @@ func sum(a, b draw.State) draw.State {
 	return a
 }
 
-// unfinishedBefore returns the nodes with tasks that a later node waits for directly.
-func (v *graphView) unfinishedBefore(node int) []int {
-	if v.release.Nodes[node].Phase != live.Blocked {
-		return nil
-	}
-	var found []int
-	seen := map[int]bool{}
-	var search func(int)
-	search = func(node int) {
-		for _, before := range v.release.Graph.Nodes[node].In {
-			isSeen := seen[before]
-			seen[before] = true
-			switch {
-			case isSeen:
-			case len(v.release.Graph.Nodes[before].Tasks) == 0:
-				search(before)
-			case v.release.Nodes[before].Phase != live.Done:
-				found = append(found, before)
+// walkTo returns a walk through the nodes that are done.
+func walkTo(r *live.Release) *graph.Walk {
+	walk := r.Graph.Walk()
+	for ready := walk.Ready(); len(ready) > 0; ready = walk.Ready() {
+		for _, node := range ready {
+			if r.Nodes[node].Phase == live.Done {
+				walk.Done(node, graph.OK)
 			}
 		}
 	}
-	search(node)
-	return found
+	return walk
 }
 
 // addLevels adds the rows of the progress, without the files of the release.
@@ -350,7 +340,7 @@ func (v *graphView) waitsFor(row *graphRow) g.Node {
 	}
 	known := map[[2]string]bool{{row.level, row.component}: true}
 	for _, node := range row.nodes {
-		for _, other := range v.unfinishedBefore(node) {
+		for _, other := range v.walk.WhyBlocked(node) {
 			if name := v.names[other]; !known[name] && len(waiting) == 0 {
 				known[name] = true
 				before = append(before, h.P(look.Link{Text: printable.Line(name[0] + " " + name[1]),

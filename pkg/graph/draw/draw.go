@@ -1,7 +1,8 @@
 // Package draw makes pictures of a graph: DOT in the words of the cluster-version
 // operator, Mermaid, SVG without any other program, and plain text.
 //
-// It does the layout and the labels; the dependencies come from the graph.
+// It does the layout and the labels; the dependencies come from the graph. Its palette is also that of the pages, which
+// embed the picture of a run.
 //
 // Each way to draw a Picture is one of its methods. Start with Picture.
 package draw
@@ -33,7 +34,7 @@ type Picture struct {
 	// States are the states of the nodes in a run, for Embedded. If there are many nodes, those that are done, and
 	// those whose turn comes later, are folded.
 	States []State
-	// Link returns the address of the page on a node; "" if there is none.
+	// Link returns the address of the page on a node; "" if there is none. A picture with states needs it.
 	Link func(node int) string
 	// Unfolded draws nodes one by one, up to the limit of a picture. Unfold is the address of that picture.
 	Unfolded bool
