@@ -30,7 +30,7 @@ import (
 )
 
 // maxSize is the maximum compressed size of the image.
-const maxSize = 42_000_000
+const maxSize = 44_000_000
 
 // compressedSize returns the size of the layers of an image.
 func compressedSize(image v1.Image) (int64, error) {
