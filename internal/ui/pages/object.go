@@ -77,6 +77,10 @@ func (s *Site) object(ctx context.Context, namespace, name string, query url.Val
 	bodies := make([]g.Group, len(parts))
 	var group sync.WaitGroup
 	for i, part := range parts {
+		if s.Find != nil { // an export finds the files of links in order
+			bodies[i] = part.body()
+			continue
+		}
 		group.Go(func() { bodies[i] = part.body() })
 	}
 	group.Wait()
