@@ -143,6 +143,9 @@ func (v *objectView) why() g.Group {
 		return sentence(err.Error())
 	}
 	answer := v.withoutLogs(v.ctx, v.id.Namespace, answers)[0]
+	if diagnosis.PodsOf(v.live) != nil { // the log has a section
+		answer = withoutLog(answer)
+	}
 	nodes := g.Group{h.P(look.State(objectTones[answer.State], answer.State.Text())),
 		messages(v.now(), answer.Messages)}
 	var others g.Group

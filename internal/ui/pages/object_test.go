@@ -122,7 +122,11 @@ spec:
 		page = r.object(site, "Deployment.apps", "web")
 		return strings.Contains(page, "reading settings\n")
 	})
-	contains(t, page, "  | reading settings", "Container web of pod web-", "before it was restarted",
+	lacks(t, page, "  | reading settings")
+	sandboxtest.Eventually(t, "the log on the page of the release", func(context.Context) bool {
+		return strings.Contains(r.page(site, ""), "  | reading settings")
+	})
+	contains(t, page, "Container web of pod web-", "before it was restarted",
 		`&lt;script&gt;alert(1)&lt;/script&gt;`, `\x1b[31mno such table \u202eevil`, "ScalingReplicaSet")
 	lacks(t, page, hostile, "\x1b", "\u202e")
 
@@ -227,4 +231,21 @@ func TestASlowDryRunDoesNotHoldThePage(t *testing.T) {
 	if took := time.Since(began); took > 10*time.Second {
 		t.Error("the page took", took)
 	}
+}
+
+func TestAnExportHasLinksToFilesAndNoForms(t *testing.T) {
+	r := newRelease(t)
+	r.must("1.0.0", shop)
+	site := r.site()
+	site.Find = func(address string) string {
+		if strings.Contains(address, "Secret") {
+			return "" // it is not in the export
+		}
+		return "files" + address
+	}
+	contains(t, r.object(site, "Deployment.apps", "web"), `href="files/releases/`+r.namespace)
+	page := r.page(site, "objects")
+	contains(t, page, ">key</td>", ">settings</a></td>")
+	lacks(t, page, "<form")
+	lacks(t, r.page(site, "history"), "<form")
 }

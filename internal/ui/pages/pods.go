@@ -39,12 +39,10 @@ func (v *objectView) log() g.Group {
 	if pods == nil {
 		return nil
 	}
-	problems := ready.PodProblems(pods, nil, ready.Dependencies{})
-	i := slices.IndexFunc(problems, func(p ready.PodProblem) bool { return p.WantsLog })
-	if i < 0 {
+	problem := failingContainer(pods)
+	if problem == nil {
 		return sentence("No container of its pods fails.")
 	}
-	problem := problems[i]
 	_, pod, _ := strings.Cut(problem.Object, "/")
 	if err := v.mayReadLogs(v.ctx, v.id.Namespace); err != nil {
 		return sentence(err.Error())
@@ -65,6 +63,28 @@ func (v *objectView) log() g.Group {
 	}
 }
 
+// failingContainer returns the problem of the container whose log is shown; nil if none fails. A container that crashes
+// again and again runs in between, and the log of its last run matters then, too.
+func failingContainer(pods []corev1.Pod) *ready.PodProblem {
+	for _, problem := range ready.PodProblems(pods, nil, ready.Dependencies{}) {
+		if problem.WantsLog {
+			return &problem
+		}
+	}
+	for i := range pods {
+		for _, status := range slices.Concat(pods[i].Status.InitContainerStatuses, pods[i].Status.ContainerStatuses) {
+			last := status.LastTerminationState.Terminated
+			if !status.Ready && status.State.Terminated == nil && last != nil && last.ExitCode != 0 {
+				return &ready.PodProblem{
+					Object: "Pod " + pods[i].Namespace + "/" + pods[i].Name, Container: status.Name, Previous: true,
+					Message: fmt.Sprintf("container %s was restarted after exit code %d", status.Name, last.ExitCode),
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // mayReadLogs returns an error unless the user may read the logs of pods; in all namespaces if it is empty.
 func (s *Site) mayReadLogs(ctx context.Context, namespace string) error {
 	return s.may(ctx, authorizationv1.ResourceAttributes{
@@ -79,14 +99,19 @@ func (s *Site) withoutLogs(ctx context.Context, namespace string, answers []*why
 	}
 	var shown []*why.Answer
 	for _, answer := range answers {
-		copied := *answer
-		copied.Messages = slices.Clone(answer.Messages)
-		for i, message := range copied.Messages {
-			copied.Messages[i].Details = slices.DeleteFunc(slices.Clone(message.Details), diagnosis.IsLogLine)
-		}
-		shown = append(shown, &copied)
+		shown = append(shown, withoutLog(answer))
 	}
 	return shown
+}
+
+// withoutLog returns an answer without the lines of logs in its details.
+func withoutLog(answer *why.Answer) *why.Answer {
+	shown := *answer
+	shown.Messages = slices.Clone(answer.Messages)
+	for i, message := range shown.Messages {
+		shown.Messages[i].Details = slices.DeleteFunc(slices.Clone(message.Details), diagnosis.IsLogLine)
+	}
+	return &shown
 }
 
 // readPods lists the pods of the object; nil if it can't have pods.

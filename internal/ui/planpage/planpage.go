@@ -52,6 +52,9 @@ func Object(printer show.Printer) g.Group {
 	v := view{Printer: printer, isOpen: true}
 	body := v.noChange()
 	for _, entry := range printer.Plan.Steps {
+		if !entry.IsNoop() {
+			body = append(body, h.P(g.Text("An apply would do this:")))
+		}
 		if !entry.IsNoop() || len(entry.Foreign) > 0 {
 			body = append(body, v.entry(&show.Group{}, entry))
 		}
