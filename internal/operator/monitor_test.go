@@ -53,18 +53,27 @@ func (s *stage) allow(account string) {
 	}))
 }
 
-// get returns the response, and the certificate of the server; 0 without a response.
-func (s scraper) get(ctx context.Context) (code int, body string, server *tls.ConnectionState) {
+// open sends a request for a page.
+func (s scraper) open(ctx context.Context, page string) (*http.Response, error) {
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 	}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+s.address+"/metrics", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+s.address+page, nil)
 	s.stage.must(err)
 	if s.token != "" {
 		request.Header.Set("Authorization", "Bearer "+s.token)
 	}
-	answer, err := client.Do(request)
+	return client.Do(request)
+}
+
+// get returns the metrics, and the certificate of the server; 0 without a response.
+func (s scraper) get(ctx context.Context) (code int, body string, server *tls.ConnectionState) {
+	return s.getPage(ctx, "/metrics")
+}
+
+func (s scraper) getPage(ctx context.Context, page string) (code int, body string, server *tls.ConnectionState) {
+	answer, err := s.open(ctx, page)
 	if err != nil {
 		return 0, err.Error(), nil
 	}
