@@ -90,12 +90,11 @@ func askForToken(w http.ResponseWriter, r *http.Request, status int, problem str
 		next = cmp.Or(r.PostFormValue(nextParameter), "/")
 	}
 	send(w, status, "Log in",
-		g.If(problem != "", h.P(h.Role("alert"), look.Text(problem))),
+		g.If(problem != "", h.Div(h.Role("alert"), look.Notice(look.Bad, h.P(look.Text(problem))))),
 		h.Form(h.Method("post"), h.Action(loginAddress),
 			h.Input(h.Type("hidden"), h.Name(nextParameter), h.Value(next)),
-			h.Label(h.For(tokenParameter), g.Text("Token of a user or ServiceAccount")),
-			h.Input(h.ID(tokenParameter), h.Name(tokenParameter), h.Type("password"), h.AutoComplete("off"),
-				h.Required()),
+			h.Label(g.Text("Token of a user or ServiceAccount"),
+				h.Input(h.Name(tokenParameter), h.Type("password"), h.AutoComplete("off"), h.Required())),
 			h.Button(h.Type("submit"), g.Text("Log in")),
 		),
 		h.P(g.Text("You see what your rights in the cluster allow. This command prints a token: "),
