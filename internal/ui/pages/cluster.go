@@ -26,30 +26,31 @@ import (
 
 // cluster returns the page on the ClusterVersion and the ClusterOperators.
 func (s *Site) cluster(ctx context.Context) (*Content, error) {
-	page := look.Page{Title: "ClusterVersion and ClusterOperators", Menu: s.clusterMenu(ctx)}
-	sections, err := s.versionSections(ctx)
-	if err != nil {
+	if err := s.mayReadVersion(ctx); err != nil {
 		return nil, err
 	}
-	page.Sections = append(sections, s.operatorSection(ctx))
+	page := look.Page{Title: "ClusterVersion and ClusterOperators", Menu: s.clusterMenu(ctx)}
+	page.Sections = append(s.versionSections(ctx), s.operatorSection(ctx))
 	return &Content{Page: page, Topic: live.Topic{Kind: live.OfReleases}}, nil
 }
 
+// mayReadVersion returns an error unless the user may read the ClusterVersion, and with it the ClusterOperators.
+func (s *Site) mayReadVersion(ctx context.Context) error {
+	return s.may(ctx, authorizationv1.ResourceAttributes{Verb: "get", Group: kinds.ClusterVersion.Group,
+		Resource: "clusterversions", Name: kinds.ClusterVersionName})
+}
+
 // versionSections returns sections on the ClusterVersion.
-func (s *Site) versionSections(ctx context.Context) ([]look.Section, error) {
-	if err := s.may(ctx, authorizationv1.ResourceAttributes{Verb: "get", Group: kinds.ClusterVersion.Group,
-		Resource: "clusterversions", Name: kinds.ClusterVersionName}); err != nil {
-		return nil, err
-	}
+func (s *Site) versionSections(ctx context.Context) []look.Section {
 	version, err := why.ReadClusterVersion(ctx, s.Hub.Cluster)
 	switch {
 	case errors.Is(err, cluster.ErrNotServed), apierrors.IsNotFound(err):
 		return []look.Section{{ID: "version", Title: "ClusterVersion", Body: g.Group{
 			h.P(g.Text("The cluster has no ClusterVersion, so no operator updates it. Apply releases with "),
 				look.Command("runlevel apply")),
-		}}}, nil
+		}}}
 	case err != nil:
-		return []look.Section{{ID: "version", Title: "ClusterVersion", Body: g.Group{notKnown(err)}}}, nil
+		return []look.Section{{ID: "version", Title: "ClusterVersion", Body: g.Group{notKnown(err)}}}
 	}
 	now := s.Hub.Cluster.Now()
 	return []look.Section{
@@ -59,7 +60,7 @@ func (s *Site) versionSections(ctx context.Context) ([]look.Section, error) {
 		}},
 		{ID: "updates", Title: "Available updates", Body: g.Group{updateTable(version)}},
 		{ID: "history", Title: "History", Body: g.Group{historyTable(now, version)}},
-	}, nil
+	}
 }
 
 // notKnown returns that something could not be read.
@@ -192,12 +193,7 @@ func historyTable(now time.Time, v *configv1.ClusterVersion) g.Node {
 // operatorSection returns all ClusterOperators, the unhealthy ones first.
 func (s *Site) operatorSection(ctx context.Context) look.Section {
 	section := look.Section{ID: "operators", Title: "ClusterOperators"}
-	err := s.may(ctx, authorizationv1.ResourceAttributes{Verb: "list", Group: kinds.ClusterOperator.Group,
-		Resource: "clusteroperators"})
-	var operators []state.OperatorStatus
-	if err == nil {
-		operators, err = (&state.Reader{Cluster: s.Hub.Cluster}).Operators(ctx)
-	}
+	operators, err := (&state.Reader{Cluster: s.Hub.Cluster}).Operators(ctx)
 	switch {
 	case errors.Is(err, cluster.ErrNotServed), err == nil && len(operators) == 0:
 		section.Body = g.Group{h.P(g.Text("The cluster has no ClusterOperators."))}

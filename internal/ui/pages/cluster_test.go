@@ -2,7 +2,9 @@ package pages_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -95,12 +97,16 @@ func TestTheClusterPageShowsTheClusterVersionAndAllOperators(t *testing.T) {
 		"Failing=True", "Available updates: 4.21.5", "not recommended: 4.22.0 (SlowDisks)")
 
 	site.Allow = func(_ context.Context, right authorizationv1.ResourceAttributes) error {
-		if right.Resource == "clusteroperators" {
-			return fmt.Errorf("list clusteroperators: %w", pages.ErrForbidden)
+		if right.Resource == "clusterversions" {
+			return fmt.Errorf("get clusterversions: %w", pages.ErrForbidden)
 		}
 		return nil
 	}
-	page = render(t, site, "/cluster")
-	contains(t, section(page, "operators"), "Not known: list clusteroperators: not allowed")
-	lacks(t, page, "1 of 3")
+	if _, err := site.Page(t.Context(), &url.URL{Path: "/cluster"}); !errors.Is(err, pages.ErrForbidden) {
+		t.Error("without the right to get the ClusterVersion:", err)
+	}
+	page = render(t, site, "/releases/"+r.namespace+"/default")
+	contains(t, section(page, "unknown"),
+		"the ClusterVersion and the ClusterOperators: get clusterversions: not allowed")
+	lacks(t, page, "Failing=True", "1 of 3")
 }

@@ -41,10 +41,17 @@ func (s *Site) release(ctx context.Context, namespace, name string, query url.Va
 	}
 	status := *read.Status
 	status.Objects = s.withoutLogs(ctx, metav1.NamespaceAll, status.Objects)
+	if status.ClusterVersion != nil || len(status.Operators) > 0 {
+		if err := s.mayReadVersion(ctx); err != nil {
+			status.ClusterVersion, status.Operators, status.Events = nil, nil, nil
+			status.Unknown = append(slices.Clone(status.Unknown),
+				"the ClusterVersion and the ClusterOperators: "+err.Error())
+		}
+	}
 	shown := *read
 	shown.Status = &status
 	v := releaseView{
-		Release: &shown, site: s, events: read.Status.Events, contested: s.contentions(ctx, read.Status.Repairs),
+		Release: &shown, site: s, events: status.Events, contested: s.contentions(ctx, read.Status.Repairs),
 	}
 	if len(v.events) == 0 {
 		v.events = s.eventsOn(ctx, kinds.NewID(kinds.ConfigMap, namespace, lock.Name(name)), "")
@@ -78,7 +85,7 @@ func (v releaseView) outage() look.Section {
 
 // summary returns the state of the release, the process that applies it, and its progress.
 func (v releaseView) summary() look.Section {
-	title := strings.TrimPrefix(v.Status.Title(), "release ")
+	title := strings.TrimLeft(strings.TrimPrefix(v.Status.Title(), "release "+v.Status.Release), ": ")
 	body := g.Group{h.P(look.State(v.state())), messages(v.Status.Time, v.Status.Messages)}
 	if len(v.Status.Unknown) > 0 {
 		body = append(body, h.P(h.A(h.Href("#unknown"),
@@ -88,7 +95,11 @@ func (v releaseView) summary() look.Section {
 		body = append(body, v.progress(p))
 	}
 	if v.Status.State == record.Partial {
-		body = append(body, v.applyAgain("To continue: "), v.goBack())
+		purpose := "To continue: "
+		if v.Status.Progress != nil && v.Status.Progress.Failed > 0 {
+			purpose = "To continue, after the failures are fixed: "
+		}
+		body = append(body, v.applyAgain(purpose), v.goBack())
 	}
 	return look.Section{ID: "summary", Title: title, Body: body}
 }

@@ -120,7 +120,7 @@ func TestAFailureHasItsReasonAndTheCommandsThatHelp(t *testing.T) {
 	}
 	page := r.page(r.site(), "")
 	contains(t, section(page, "summary"), "update from 1.0.0 to 1.1.0", "Incomplete", "1 failed",
-		"To continue: runlevel apply "+r.namespace+"@ --record-namespace "+r.namespace,
+		"To continue, after the failures are fixed: runlevel apply "+r.namespace+"@ --record-namespace "+r.namespace,
 		"To go back to the version before: runlevel rollback "+r.namespace)
 	contains(t, section(page, "attention"), "Deployment "+r.namespace+"/db failed: ", "spec.selector can't be changed",
 		"runlevel why Deployment.apps/"+r.namespace+"/db")
