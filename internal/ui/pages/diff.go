@@ -42,7 +42,8 @@ type diffKey struct {
 
 // diff returns what an apply of the release would change in the object, as "runlevel diff NAME" does.
 func (v *objectView) diff() g.Group {
-	if v.manifest == nil || v.release.Record == nil || v.unread != nil {
+	if v.manifest == nil || v.release.Record == nil || v.unread != nil ||
+		slices.Contains(v.release.Payload.Tests, v.manifest) { // an apply leaves tests out
 		return nil
 	}
 	for _, verb := range v.dryRunVerbs() {

@@ -97,7 +97,7 @@ func (v *objectView) findManifest() {
 	if v.release == nil || v.release.Payload == nil {
 		return
 	}
-	manifests := v.release.Payload.Manifests
+	manifests := slices.Concat(v.release.Payload.Manifests, v.release.Payload.Tests)
 	if i := slices.IndexFunc(manifests, func(m *payload.Manifest) bool { return m.ID() == v.id }); i >= 0 {
 		v.manifest = manifests[i]
 	}

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/ui/pages"
 )
@@ -49,7 +51,16 @@ func TestTheObjectPageShowsDriftWithItsManager(t *testing.T) {
 	site := r.site()
 	contains(t, r.object(site, "ConfigMap", "settings"), "Nothing would change: the cluster matches the release.")
 	r.paint()
-	contains(t, r.object(site, "ConfigMap", "settings"), "data.colour", "red", "blue", "overwrites painter",
+	if err := cluster.RecordEvent(t.Context(), test.Connect(t), cluster.ObjectEvent{
+		ID: kinds.NewID(kinds.ConfigMap, r.namespace, "settings"), Reason: "Painted", IsWarning: true,
+		Message: hostile + "\x1b[31m " + strings.Repeat("red", 1000),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	page := r.object(site, "ConfigMap", "settings")
+	contains(t, page, "Painted", "&lt;script&gt;")
+	lacks(t, page, hostile, "\x1b")
+	contains(t, page, "data.colour", "red", "blue", "overwrites painter",
 		"changed since it was applied")
 }
 
