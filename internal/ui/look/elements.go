@@ -111,7 +111,7 @@ func Facts(all ...Fact) g.Node {
 	}))
 }
 
-// Fold returns content that is shown when its summary is chosen. The ID keeps it open while a page is updated.
+// Fold returns content below a summary that opens it. The ID keeps it open while a page is updated.
 func Fold(id, summary string, content g.Node) g.Node {
 	return h.Details(h.ID(id), h.Summary(Text(summary)), content)
 }

@@ -32,7 +32,7 @@ func TestColorsCanBeToldApart(t *testing.T) {
 		check("bar", back, 3)
 	}
 	check("paper", "bar", 4.5) // the name of a Job
-	check("paper", "bad", 4.5) // the name of a Job that is deleted
+	check("paper", "bad", 4.5) // the name of a deleted Job
 }
 
 func color(t *testing.T, name string) draw.Color {
