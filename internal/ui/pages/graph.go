@@ -297,13 +297,13 @@ func (v *graphView) level(level levelView) g.Node {
 	slices.SortStableFunc(rows, func(a, b *graphRow) int { return draw.CompareUrgency(a.state.Tone, b.state.Tone) })
 	isShown := level.state.Tone != look.Good || len(v.rows) <= maxFinished
 	table := look.Table{Caption: "Components of level " + level.name,
-		Columns: []string{"Component", "State", "Done", "Waits for"}}
+		Columns: []string{"Component", "State", "Done", "Reason"}}
 	for _, row := range rows[:min(len(rows), maxComponents)] {
 		table.Rows = append(table.Rows, []g.Node{
 			look.Link{Text: printable.Line(row.component), Address: v.addressOf(row.nodes...)}.Node(),
 			look.State(row.state.Tone, row.state.Word),
 			g.Text(counts(row.state)),
-			v.waitsFor(row),
+			v.reasons(row),
 		})
 	}
 	more := g.Node(nil)
@@ -326,8 +326,8 @@ func counts(state draw.State) string {
 	return fmt.Sprintf("%d of %s", state.Done, printable.Count(state.Total, "manifest"))
 }
 
-// waitsFor returns the objects of a component that wait, or else the components that must be done before.
-func (v *graphView) waitsFor(row *graphRow) g.Node {
+// reasons returns the objects of a component that wait or have failed, or else the components that must be done before.
+func (v *graphView) reasons(row *graphRow) g.Node {
 	var waiting, before g.Group
 	for _, node := range row.nodes {
 		for _, task := range v.release.Graph.Nodes[node].Tasks {
@@ -340,10 +340,13 @@ func (v *graphView) waitsFor(row *graphRow) g.Node {
 	}
 	known := map[[2]string]bool{{row.level, row.component}: true}
 	for _, node := range row.nodes {
+		if v.release.Nodes[node].Phase != live.Blocked || len(waiting) > 0 {
+			continue
+		}
 		for _, other := range v.walk.WhyBlocked(node) {
-			if name := v.names[other]; !known[name] && len(waiting) == 0 {
+			if name := v.names[other]; !known[name] {
 				known[name] = true
-				before = append(before, h.P(look.Link{Text: printable.Line(name[0] + " " + name[1]),
+				before = append(before, h.P(g.Text("after "), look.Link{Text: printable.Line(name[0] + " " + name[1]),
 					Address: v.addressOf(other)}.Node()))
 			}
 		}

@@ -158,8 +158,8 @@ func TestGraphOfARelease(t *testing.T) {
 	for _, want := range []string{
 		`<svg class="graph"`, `id="node-`, `tabindex="-1" href="/releases/shop/shop/objects?component=component-0&`,
 		`<summary><strong>Level 20</strong>`, `failed`, `waiting`, `1 of 3 pods are ready &lt;script&gt;`,
-		`<th scope="col">Waits for</th>`,
-		`>20 component-1</a></p>`, `kind=Deployment.apps&amp;`, `Deployment shop/20_component-0_2</a>: 1 of 3`,
+		`<th scope="col">Reason</th>`,
+		`<p>after <a href=`, `>20 component-1</a></p>`, `kind=Deployment.apps&amp;`, `Deployment shop/20_component-0_2</a>: 1 of 3`,
 	} {
 		if !strings.Contains(section, want) {
 			t.Errorf("%s is not in the section", want)
