@@ -207,6 +207,10 @@ func TestClusterAsHTML(t *testing.T) {
 			"Inspection of 20", "Release pages", "release pages 1.0.0:", "releases/pages/record.yaml",
 			"the status of the release", "kind: ConfigMap", "masked:", "no values of Secrets are in them",
 		}},
+		{append([]string{"plan", "broken", "--cluster"}, cluster...), []string{
+			"Update of release pages on the cluster", "refused by the cluster", "refused Service default/pages-web",
+			"level 10 · web", "dropped ConfigMap default/pages-settings",
+		}},
 		{[]string{"rehearse", "release", "broken", "--patience", "1s"}, []string{
 			"Rehearsal of broken, after release", "rehearsed on Kubernetes v", "StageObjectsSeconds",
 			"error Service default/pages-web: the API server refuses it", "How to fix it.",
@@ -242,7 +246,8 @@ func runForOutput(args []string) (code int, output string) {
 // textOf returns the text that a reader of a report sees.
 func textOf(report string) string {
 	var text strings.Builder
-	tokens := html.NewTokenizer(strings.NewReader(report))
+	_, body, _ := strings.Cut(report, "</head>")
+	tokens := html.NewTokenizer(strings.NewReader(body))
 	for tokens.Next() != html.ErrorToken {
 		if token := tokens.Token(); token.Type == html.TextToken {
 			text.WriteString(token.Data)

@@ -27,7 +27,7 @@ const (
 	maxDetails  = 10_000 // changed fields, and other details of objects
 	maxWarnings = 500
 
-	maxTombstoneLines = 100
+	maxLines    = 200 // of a tombstone, or of the difference of a text
 )
 
 // Page returns the page of a plan.
@@ -196,7 +196,7 @@ func (v *view) entry(group *show.Group, entry plan.ObjectPlan) g.Node {
 	if details.Tombstone != "" {
 		items = append(items, g.Group{
 			g.Text("to delete it, put this into "), look.Code(details.File), g.Text(":"),
-			look.Block(details.Tombstone, maxTombstoneLines),
+			look.Block(details.Tombstone, maxLines),
 		})
 	}
 	if len(items) == 0 {
@@ -221,7 +221,9 @@ func difference(change show.Difference) g.Node {
 // diff returns lines that begin with "-" or "+", and others.
 func diff(lines []string) g.Node {
 	classes := map[byte]string{'-': "removed", '+': "added"}
-	return h.Pre(h.Class("diff"), g.Map(lines, func(line string) g.Node {
+	block := h.Pre(h.Class("diff"), g.Map(lines[:min(len(lines), maxLines)], func(line string) g.Node {
 		return h.Span(h.Class(classes[line[0]]), look.Text(line), g.Text("\n"))
 	}))
+	more := len(lines) - maxLines
+	return g.Group{block, g.If(more > 0, look.More(more, "line"))}
 }
