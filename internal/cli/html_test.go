@@ -139,7 +139,8 @@ func TestPlanAndLintAsHTML(t *testing.T) {
 		}},
 		{[]string{"lint", "new", "--previous", "old"}, []string{
 			"Lint of new, after old", "4 errors, 2 warnings", "old/0000_20_web_01.yaml, of the previous release",
-			"error ConfigMap shop/dropped: it is no longer in the payload", "line 1, to fix in new/0000_20_web_02.yaml, rule dropped",
+			"error ConfigMap shop/dropped: it is no longer in the payload",
+			"line 1, to fix in new/0000_20_web_02.yaml, rule dropped",
 			"How to fix it. Keep the manifest and annotate it", "must be no more than 63 bytes",
 		}},
 		{[]string{"lint", "wrong", "--show-ignored"}, []string{
@@ -272,8 +273,8 @@ func TestBigPlanAsHTML(t *testing.T) {
 	t.Chdir(folder)
 	code, report := runForOutput([]string{"plan", "old", "new", "-o", "html"})
 	checkReport(t, "plan", report)
-	if want := "Left out: the details of 4999 objects, and 100 more objects. This command shows all: runlevel plan old new"; code != 0 ||
-		!strings.Contains(textOf(report), want) {
+	want := "Left out: the details of 4999 objects, and 100 more objects. This command shows all: runlevel plan old new"
+	if code != 0 || !strings.Contains(textOf(report), want) {
 		t.Errorf("exit code %d, and %q is missing in\n%s", code, want, report[len(report)-500:])
 	}
 	if count := strings.Count(report, "data.a"); count != 5_001 {

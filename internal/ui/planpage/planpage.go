@@ -27,7 +27,7 @@ const (
 	maxDetails  = 10_000 // changed fields, and other details of objects
 	maxWarnings = 500
 
-	maxLines    = 200 // of a tombstone, or of the difference of a text
+	maxLines = 200 // of a tombstone, or of the difference of a text
 )
 
 // Page returns the page of a plan.
