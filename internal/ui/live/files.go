@@ -30,7 +30,11 @@ const (
 
 // addFiles adds the files of the last version, and their graph with the state of its nodes.
 func (h *Hub) addFiles(ctx context.Context, r *Release) {
-	if r.Record == nil || r.Record.Newest() == nil {
+	switch {
+	case r.Record == nil:
+		r.Unread = "the record of the release does not exist, or can't be read"
+		return
+	case r.Record.Newest() == nil:
 		r.Unread = "no version was applied yet"
 		return
 	}

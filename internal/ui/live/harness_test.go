@@ -31,7 +31,7 @@ var test = sandboxtest.New(sandbox.Options{})
 func TestMain(m *testing.M) { os.Exit(test.Run(m)) }
 
 // patience is far longer than any expected event takes.
-const patience = 2 * time.Minute
+const patience = time.Minute
 
 // A site is a release that a test applies and looks at. It has its own namespace, whose name it has, and NS stands for
 // that name in its files.

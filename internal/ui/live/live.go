@@ -65,7 +65,7 @@ const (
 	Waits   Phase = "waiting" // applied, and not ready
 	Failed  Phase = "failed"
 	Blocked Phase = "blocked" // its turn comes later
-	Unknown Phase = "unknown" // the record has no room for it
+	Unknown Phase = "unknown" // not reported, or the record has no room for it
 )
 
 // A Topic is the subject of a page: a page is made again when its topic changes.

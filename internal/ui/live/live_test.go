@@ -12,6 +12,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/sandbox"
@@ -128,6 +129,41 @@ func TestObjectsThatChangeAreSeen(t *testing.T) {
 	if err != nil || len(objects.Objects) != 1 || objects.Objects[0].State != why.Ready {
 		t.Errorf("objects %+v: %v", objects, err)
 	}
+}
+
+// TestNewKindIsSeen checks that a page sees objects of a kind that the release defines.
+func TestNewKindIsSeen(t *testing.T) {
+	s := newSite(t)
+	page := s.open()
+	page.until("no release", func(r *live.Release) bool { return r.Record == nil })
+	page.quiet(time.Second)
+	s.must("1.0.0", base+`
+-- 0000_20_crd_00.yaml --
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: seen.NS.example.com}
+spec:
+  group: NS.example.com
+  scope: Namespaced
+  names: {plural: seen, kind: Seen}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object}}
+-- 0000_30_cr_00.yaml --
+{apiVersion: NS.example.com/v1, kind: Seen, metadata: {name: one, namespace: NS}}
+`)
+	page.until("all is done", func(r *live.Release) bool {
+		return r.Status.Done && phases(r) == "base done, cr done, crd done"
+	})
+	page.quiet(time.Second)
+	resource := schema.GroupVersionResource{Group: s.name + ".example.com", Version: "v1", Resource: "seen"}
+	objects := test.Connect(t).Objects.Resource(resource).Namespace(s.name)
+	if err := objects.Delete(t.Context(), "one", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	page.until("the object is missing", hasPhases("base done, cr failed, crd done"))
 }
 
 // TestHeldDeleteIsSeen checks that a page shows a delete that a finalizer holds, until the object is deleted.
@@ -289,7 +325,7 @@ func TestReleasesAreSeen(t *testing.T) {
 			}
 			got := ""
 			for _, release := range releases {
-				if release.Namespace == s.name {
+				if release.Release == s.name {
 					got += release.Version + " " + string(release.State)
 				}
 			}

@@ -106,7 +106,6 @@ func (s *subject) subscribe(ctx context.Context) <-chan struct{} {
 	defer s.mu.Unlock()
 	s.subscribers[changes] = true
 	if s.watches == nil {
-		s.generation++ // changes were not seen until now
 		s.watches = startWatches(context.WithoutCancel(ctx), s)
 		s.watches.follow(s.sources())
 		go s.notify(s.watches)
@@ -143,7 +142,7 @@ func (s *subject) notify(w *watches) {
 		}
 		pause := max(shortestPause, pausePerRead*s.took)
 		s.mu.Unlock()
-		if !w.pause(pause) {
+		if !sleep(w.ctx, pause) {
 			return
 		}
 	}

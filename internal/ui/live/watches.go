@@ -2,6 +2,8 @@ package live
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,9 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/resourcewatch"
 	"github.com/runlevel/runlevel/internal/cluster/waiter"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record/lock"
 )
 
 // watches are the watches of a subject, as long as it has subscribers.
@@ -24,6 +28,7 @@ type watches struct {
 
 	mu      sync.Mutex
 	running map[source]*sourceWatch
+	hasNew  bool                 // sources were listed for the first time since the last signal
 	locks   map[string]lockState // by namespace and name of the Lease
 }
 
@@ -73,14 +78,14 @@ func (w *watches) await() bool {
 	}
 }
 
-// pause waits. It returns false if the watches end before.
-func (w *watches) pause(pause time.Duration) bool {
+// sleep waits. It returns false if the context ends before.
+func sleep(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-w.ctx.Done():
+	case <-ctx.Done():
 		return false
 	}
 }
@@ -118,7 +123,7 @@ func (w *watches) isDue(poll time.Time) bool {
 // isBlind reports whether changes of a source are not seen.
 func (w *watches) isBlind() bool {
 	for _, running := range w.running {
-		if running.isBroken {
+		if running.isBroken || !running.isSynced {
 			return true
 		}
 	}
@@ -150,38 +155,28 @@ func (w *watches) follow(wanted []source) {
 	}
 	for item, running := range w.running {
 		if !isWanted[item] {
-			w.remove(item, running)
+			running.stop()
+			delete(w.running, item)
 		}
 	}
 }
 
-// remove ends the watch of a source.
-func (w *watches) remove(item source, running *sourceWatch) {
-	running.stop()
-	if w.running[item] == running {
-		delete(w.running, item)
-	}
-}
-
-// synced notes that a source is watched, or can't be. When all are, changes since the last read may have been missed.
-func (w *watches) synced(running *sourceWatch) {
+// setSynced notes that a source was listed, or has no objects. When all sources are listed, there is a signal: changes
+// since the last read were missed.
+func (w *watches) setSynced(running *sourceWatch, isListed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if running.isSynced {
-		w.signal() // it was listed again
-		return
-	}
+	w.hasNew = w.hasNew || isListed
 	running.isSynced = true
-	w.signalIfSynced()
-}
-
-func (w *watches) signalIfSynced() {
 	for _, other := range w.running {
 		if !other.isSynced {
 			return
 		}
 	}
-	w.signal()
+	if w.hasNew {
+		w.hasNew = false
+		w.signal()
+	}
 }
 
 // setBroken notes whether changes of a source are seen. Both are reasons to read.
@@ -194,7 +189,10 @@ func (w *watches) setBroken(running *sourceWatch, isBroken bool) {
 	}
 }
 
-// watch watches the objects of a source. Kinds that the cluster does not serve have none.
+// longestKindsPause is the longest pause until a kind is looked up again that the cluster does not serve.
+const longestKindsPause = 10 * time.Minute
+
+// watch watches the objects of a source. A kind that the cluster does not serve has none.
 func (s source) watch(ctx context.Context, w *watches, running *sourceWatch) {
 	c := w.subject.hub.Cluster
 	if s.kind == kinds.Lease {
@@ -205,11 +203,15 @@ func (s source) watch(ctx context.Context, w *watches, running *sourceWatch) {
 		return
 	}
 	resource, err := c.FindKind(ctx, s.kind)
-	if err != nil { // the next read follows it again
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.remove(s, running)
-		return
+	for pause := kindsInterval; err != nil; pause = min(2*pause, longestKindsPause) {
+		if errors.Is(err, cluster.ErrNotServed) {
+			w.setSynced(running, false)
+		}
+		if !sleep(ctx, pause) {
+			return
+		}
+		w.subject.hub.refreshKinds(false)
+		resource, err = c.FindKind(ctx, s.kind)
 	}
 	objects := c.Metadata.Resource(resource.GroupVersionResource).Namespace(s.namespace)
 	from := resourcewatch.ListerWatcher[*metav1.PartialObjectMetadataList]{
@@ -260,14 +262,14 @@ type objectHandler struct {
 
 // OnChange handles a change of an object.
 func (h objectHandler) OnChange(*metav1.PartialObjectMetadata, bool) {
-	if h.source.kind == kinds.CustomResourceDefinition {
-		h.subject.hub.refreshKinds(true)
+	if h.source.kind == kinds.CustomResourceDefinition || strings.HasPrefix(h.source.labels, lock.Label) {
+		h.subject.hub.refreshKinds(true) // also after changes of a record, whose release may define kinds
 	}
 	h.signal()
 }
 
 // OnList handles a list.
-func (h objectHandler) OnList([]*metav1.PartialObjectMetadata, string) { h.synced(h.running) }
+func (h objectHandler) OnList([]*metav1.PartialObjectMetadata, string) { h.setSynced(h.running, true) }
 
 // A lockState is what matters of a Lease: who holds it, and when it expires.
 type lockState struct {
@@ -317,7 +319,7 @@ func (h lockHandler) OnList(leases []*coordinationv1.Lease, _ string) {
 	for _, lease := range leases {
 		h.note(lease, true)
 	}
-	h.synced(h.running)
+	h.setSynced(h.running, true)
 }
 
 // note notes the state of a Lease, and reports whether it is another one.
