@@ -215,8 +215,12 @@ func (v *viewer) until(what string, isWanted func(*live.Release) bool) *live.Rel
 
 // quiet waits until no change was told for a while.
 func (v *viewer) quiet(pause time.Duration) {
+	v.Helper()
+	deadline := time.After(patience)
 	for {
 		select {
+		case <-deadline:
+			v.Fatal("changes without end")
 		case <-v.changes:
 			v.release()
 		case <-time.After(pause):
