@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/files"
 	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/release/applied"
 	"github.com/runlevel/runlevel/internal/release/loader"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/source"
@@ -27,7 +27,7 @@ func (f *ClusterFlags) OpenApplied(ctx context.Context, name, version string) (*
 	if err != nil {
 		return nil, err
 	}
-	return appliedVersions{c, f.Namespace}.OpenApplied(ctx, name, version)
+	return applied.Versions{Cluster: c, Namespace: f.Namespace}.OpenApplied(ctx, name, version)
 }
 
 // ReadApplied returns the manifests that were applied last, by the record of their release; none if they can't be read.
@@ -36,44 +36,11 @@ func (f *ClusterFlags) ReadApplied(ctx context.Context, namespace string, known 
 	if err != nil {
 		return nil
 	}
-	read, err := ReadAppliedVersion(ctx, c, namespace, known.Release, "")
+	read, err := applied.Versions{Cluster: c, Namespace: namespace}.Read(ctx, known.Release, "", loader.Options{})
 	if err != nil {
 		return nil
 	}
 	return read.Manifests
-}
-
-// ReadAppliedVersion reads a version of a release from its copy in a cluster: its revision, or "" for the last one. It
-// returns the part of it that can be read.
-func ReadAppliedVersion(ctx context.Context, c *cluster.Cluster, namespace, name,
-	revision string) (*payload.Payload, error) {
-	read, _, err := loader.Parse(ctx, name+"@"+revision,
-		loader.Options{Source: source.Options{Versions: appliedVersions{c, namespace}}})
-	return read, err
-}
-
-// appliedVersions are the versions of releases whose records are in a namespace.
-type appliedVersions struct {
-	cluster   *cluster.Cluster
-	namespace string
-}
-
-// OpenApplied opens a version from its copy.
-func (a appliedVersions) OpenApplied(ctx context.Context, name, version string) (*source.Release, error) {
-	kept, err := a.findCopy(ctx, name, version)
-	if err != nil {
-		return nil, err
-	}
-	unpacked, err := a.copies(name).Read(ctx, kept)
-	if err != nil {
-		return nil, err
-	}
-	return &source.Release{FS: unpacked.Files, Kind: source.Applied, Image: unpacked.Image, Values: unpacked.Values},
-		nil
-}
-
-func (a appliedVersions) copies(name string) files.Store {
-	return files.Store{Cluster: a.cluster, Namespace: a.namespace, Release: name}
 }
 
 // NameOrSource returns the SOURCE of an argument, which is the name of a release or a SOURCE. A name means the last
@@ -100,41 +67,6 @@ func (f *ClusterFlags) NameOrSource(ctx context.Context, argument string, progre
 	}
 	fmt.Fprintf(progress, "%s is the release on the cluster; write ./%[1]s for the file or folder\n", argument)
 	return argument + "@", nil
-}
-
-// findCopy returns the digest of the copy of a version. If the record was lost, the annotations of the copies have
-// their versions.
-func (a appliedVersions) findCopy(ctx context.Context, name, version string) (string, error) {
-	known, found, err := record.NewStore(a.cluster.Client, a.namespace, name).Load(ctx)
-	if err != nil {
-		return "", err
-	}
-	entry, missing := known.FindRevision(version)
-	switch {
-	case missing != nil:
-	case entry.Files == nil:
-		return "", fmt.Errorf("no files stored for revision %d: it was applied by an older version of runlevel",
-			entry.Revision)
-	case entry.Files.Digest == "":
-		return "", fmt.Errorf("the files of revision %d are not kept: %s", entry.Revision, entry.Files.NotKept)
-	default:
-		return entry.Files.Digest, nil
-	}
-	stored, err := a.copies(name).List(ctx)
-	if err != nil {
-		return "", missing
-	}
-	for _, copied := range stored {
-		if version == "" || version == fmt.Sprint(copied.Revision) || version == copied.Version {
-			return copied.Digest, nil
-		}
-	}
-	if !found && len(known.History) == 0 {
-		return "",
-			fmt.Errorf("namespace %s has no record of a release %q: \"runlevel list\" lists all releases",
-				a.namespace, name)
-	}
-	return "", missing
 }
 
 // AppliedRef returns the SOURCE of a version of a release. Revision 0 means the last one.

@@ -21,6 +21,8 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/release/applied"
+	"github.com/runlevel/runlevel/internal/release/loader"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/ui/live"
 	"github.com/runlevel/runlevel/internal/ui/pages"
@@ -131,7 +133,7 @@ func (f *flags) run(ctx context.Context, streams core.Streams) error {
 	hub := live.New(live.Config{
 		Cluster: c, Namespace: f.cluster.Namespace, Explainers: f.explainers,
 		Open: func(ctx context.Context, namespace, release, revision string) (*payload.Payload, error) {
-			return core.ReadAppliedVersion(ctx, c, namespace, release, revision)
+			return applied.Versions{Cluster: c, Namespace: namespace}.Read(ctx, release, revision, loader.Options{})
 		},
 	})
 	if f.export != "" {

@@ -11,7 +11,6 @@ package incluster
 import (
 	"cmp"
 	"context"
-	"fmt"
 
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -19,8 +18,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/machines/overview"
 	"github.com/runlevel/runlevel/internal/program/webserver"
-	"github.com/runlevel/runlevel/internal/record"
-	"github.com/runlevel/runlevel/internal/record/files"
+	"github.com/runlevel/runlevel/internal/release/applied"
 	"github.com/runlevel/runlevel/internal/release/loader"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/source"
@@ -59,41 +57,11 @@ func Serve(ctx context.Context, m ctrl.Manager, connection *rest.Config, o Optio
 
 // newServer returns a server of the pages.
 func newServer(c *cluster.Cluster, a *access, o Options) *server.Server {
+	options := loader.Options{Source: o.Source, Payload: payload.Options{LeaveOutNewer: true}}
 	open := func(ctx context.Context, namespace, release, revision string) (*payload.Payload, error) {
-		options := loader.Options{Source: o.Source, Payload: payload.Options{LeaveOutNewer: true}}
-		options.Source.Versions = versions{c, namespace}
-		read, _, err := loader.Parse(ctx, release+"@"+revision, options)
-		return read, err
+		return applied.Versions{Cluster: c, Namespace: namespace}.Read(ctx, release, revision, options)
 	}
 	hub := live.New(live.Config{Cluster: c, Namespace: o.Namespace, Open: open, Explainers: overview.Explainers()})
 	logout := look.Link{Text: "Log out", Address: logoutAddress}
 	return server.New(&pages.Site{Hub: hub, Allow: a.allow, Links: []look.Link{logout}}, a)
-}
-
-// versions opens versions of releases from their copies on the cluster.
-type versions struct {
-	cluster   *cluster.Cluster
-	namespace string // namespace of the records
-}
-
-// OpenApplied opens a version. Its release may have no files, but an image.
-func (v versions) OpenApplied(ctx context.Context, name, version string) (*source.Release, error) {
-	known, _, err := record.NewStore(v.cluster.Client, v.namespace, name).Load(ctx)
-	if err != nil {
-		return nil, err
-	}
-	entry, err := known.FindRevision(version)
-	switch {
-	case err != nil:
-		return nil, err
-	case entry.Files == nil || entry.Files.Digest == "":
-		return nil, fmt.Errorf("the files of revision %d were not stored", entry.Revision)
-	}
-	store := files.Store{Cluster: v.cluster, Namespace: v.namespace, Release: name}
-	unpacked, err := store.Read(ctx, entry.Files.Digest)
-	if err != nil {
-		return nil, err
-	}
-	return &source.Release{FS: unpacked.Files, Kind: source.Applied, Image: unpacked.Image, Values: unpacked.Values},
-		nil
 }
