@@ -2,8 +2,6 @@ package live
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -41,12 +39,10 @@ const (
 func (s *subject) read(ctx context.Context) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wanted := s.generation
 	if s.watches == nil && s.reading == nil { // changes are not seen
 		s.generation++
-		wanted = s.generation
 	}
-	for s.readOf < wanted {
+	for wanted := s.generation; s.readOf < wanted; {
 		if s.reading == nil {
 			s.reading = make(chan struct{})
 			go s.readOnce(context.WithoutCancel(ctx), s.generation, s.reading)
@@ -134,7 +130,7 @@ func (s *subject) notify(w *watches) {
 	for w.await() {
 		s.mu.Lock()
 		s.generation++
-		for _, subscriber := range slices.Collect(maps.Keys(s.subscribers)) {
+		for subscriber := range s.subscribers {
 			select {
 			case subscriber <- struct{}{}:
 			default: // it has a value already

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -28,7 +29,6 @@ type watches struct {
 
 	mu      sync.Mutex
 	running map[source]*sourceWatch
-	hasNew  bool                 // sources were listed for the first time since the last signal
 	locks   map[string]lockState // by namespace and name of the Lease
 }
 
@@ -62,62 +62,46 @@ func (w *watches) await() bool {
 	poll := time.Now().Add(polling.After(0, w.subject.took))
 	w.subject.mu.Unlock()
 	for {
-		timer := time.NewTimer(w.untilCheck(poll))
+		left := w.untilRead(poll)
+		if left <= 0 {
+			return true
+		}
 		select {
 		case <-w.ctx.Done():
-			timer.Stop()
 			return false
 		case <-w.changed:
-			timer.Stop()
 			return true
-		case <-timer.C:
-			if w.isDue(poll) {
-				return true
-			}
+		case <-time.After(left):
 		}
 	}
 }
 
 // sleep waits. It returns false if the context ends before.
 func sleep(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
-		return true
 	case <-ctx.Done():
 		return false
+	case <-time.After(pause):
+		return true
 	}
 }
 
-// untilCheck returns the time until isDue may return true without a change.
-func (w *watches) untilCheck(poll time.Time) time.Duration {
+// untilRead returns the time until the next read without a change: the next poll, or the end of a lock.
+func (w *watches) untilRead(poll time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	next := time.Hour
+	next, now := time.Hour, w.subject.hub.Cluster.Now()
 	if w.isBlind() {
 		next = time.Until(poll)
 	}
-	for _, lock := range w.locks {
-		if !lock.isExpired && !lock.expires.IsZero() {
-			next = min(next, lock.expires.Sub(w.subject.hub.Cluster.Now()))
-		}
-	}
-	return max(next, 0)
-}
-
-// isDue reports whether it is time to poll, or a lock has expired.
-func (w *watches) isDue(poll time.Time) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	isDue := w.isBlind() && !time.Now().Before(poll)
 	for name, lock := range w.locks {
-		if !lock.isExpired && lock.hasExpired(w.subject.hub.Cluster.Now()) {
-			lock.isExpired, isDue = true, true
+		if !lock.isExpired && !lock.expires.IsZero() {
+			lock.isExpired = lock.hasExpired(now)
 			w.locks[name] = lock
+			next = min(next, lock.expires.Sub(now))
 		}
 	}
-	return isDue
+	return next
 }
 
 // isBlind reports whether changes of a source are not seen.
@@ -163,20 +147,16 @@ func (w *watches) follow(wanted []source) {
 
 // setSynced notes that a source was listed, or has no objects. When all sources are listed, there is a signal: changes
 // since the last read were missed.
-func (w *watches) setSynced(running *sourceWatch, isListed bool) {
+func (w *watches) setSynced(running *sourceWatch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.hasNew = w.hasNew || isListed
 	running.isSynced = true
 	for _, other := range w.running {
 		if !other.isSynced {
 			return
 		}
 	}
-	if w.hasNew {
-		w.hasNew = false
-		w.signal()
-	}
+	w.signal()
 }
 
 // setBroken notes whether changes of a source are seen. Both are reasons to read.
@@ -204,8 +184,8 @@ func (s source) watch(ctx context.Context, w *watches, running *sourceWatch) {
 	}
 	resource, err := c.FindKind(ctx, s.kind)
 	for pause := kindsInterval; err != nil; pause = min(2*pause, longestKindsPause) {
-		if errors.Is(err, cluster.ErrNotServed) {
-			w.setSynced(running, false)
+		if errors.Is(err, cluster.ErrNotServed) && pause == kindsInterval {
+			w.setSynced(running)
 		}
 		if !sleep(ctx, pause) {
 			return
@@ -232,7 +212,7 @@ func trim(object any) {
 func runWatch[T resourcewatch.WatchedObject, L runtime.Object](ctx context.Context, w *watches, running *sourceWatch,
 	handler resourcewatch.EventHandler[T], from resourcewatch.ListerWatcher[L]) {
 	note := func(ctx context.Context, err error) {
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) { // a removed kind has no objects
 			w.setBroken(running, true)
 		}
 	}
@@ -269,7 +249,7 @@ func (h objectHandler) OnChange(*metav1.PartialObjectMetadata, bool) {
 }
 
 // OnList handles a list.
-func (h objectHandler) OnList([]*metav1.PartialObjectMetadata, string) { h.setSynced(h.running, true) }
+func (h objectHandler) OnList([]*metav1.PartialObjectMetadata, string) { h.setSynced(h.running) }
 
 // A lockState is what matters of a Lease: who holds it, and when it expires.
 type lockState struct {
@@ -299,7 +279,9 @@ func lockStateOf(lease *coordinationv1.Lease) lockState {
 	return state
 }
 
-func (l lockState) hasExpired(now time.Time) bool { return !l.expires.IsZero() && now.After(l.expires) }
+func (l lockState) hasExpired(now time.Time) bool {
+	return !l.expires.IsZero() && !now.Before(l.expires)
+}
 
 // A lockHandler handles the events on the Leases of locks, which are renewed every few seconds.
 type lockHandler struct {
@@ -319,7 +301,7 @@ func (h lockHandler) OnList(leases []*coordinationv1.Lease, _ string) {
 	for _, lease := range leases {
 		h.note(lease, true)
 	}
-	h.setSynced(h.running, true)
+	h.setSynced(h.running)
 }
 
 // note notes the state of a Lease, and reports whether it is another one.
