@@ -27,7 +27,8 @@ const (
 	maxClients     = 1000
 	maxFailures    = 10 // failed logins of a client, in a row with pauses below failureMemory
 	failureMemory  = time.Minute
-	maxForm        = 64 << 10 // bytes
+	maxForm        = 64 << 10         // bytes
+	maxLogin       = 10 * time.Second // to send the form
 	tokenParameter = "token"
 	nextParameter  = "next" // the page to open after the login
 )
@@ -35,6 +36,7 @@ const (
 // login begins a session with a token.
 func (a *access) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(maxLogin)) // fails without a connection
 	client, _, _ := net.SplitHostPort(r.RemoteAddr)
 	known, _ := a.failures.Get(client)
 	failures, _ := known.(int)
