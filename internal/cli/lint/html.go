@@ -24,7 +24,7 @@ func (r Report) page(title string, showSuppressed bool) look.Page {
 	summary, rest, _ := strings.Cut(strings.TrimSpace(r.summary()), "\n")
 	counts := g.Group{h.P(g.Text(summary))}
 	if r.Rehearsal == nil && rest != "" {
-		counts = append(counts, look.Items(look.Texts(strings.Split(rest, "\n"))...))
+		counts = append(counts, look.List(strings.Split(rest, "\n")))
 	}
 	page := look.Page{Title: title, Sections: []look.Section{{ID: "summary", Title: "Summary", Body: counts}}}
 	add := func(id, title string, body g.Group) {

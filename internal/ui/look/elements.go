@@ -84,12 +84,7 @@ func linesOf(text string, show func(string) g.Node) g.Node {
 }
 
 // List returns a list of texts from outside; nothing if there are none.
-func List(texts []string) g.Node {
-	if len(texts) == 0 {
-		return nil
-	}
-	return h.Ul(g.Map(texts, func(text string) g.Node { return h.Li(Text(text)) }))
-}
+func List(texts []string) g.Node { return Items(Texts(texts)...) }
 
 // Progress returns a bar with how much is done, and the same in words.
 func Progress(label string, done, total int, words string) g.Node {
@@ -113,7 +108,7 @@ func Facts(all ...Fact) g.Node {
 
 // Fold returns content below a summary that opens it. The ID keeps it open while a page is updated.
 func Fold(id, summary string, content g.Node) g.Node {
-	return h.Details(h.ID(id), h.Summary(Text(summary)), content)
+	return Foldable(false, Text(summary), h.ID(id), content)
 }
 
 // Age returns how long ago a time was.
