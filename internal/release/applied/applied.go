@@ -24,7 +24,7 @@ type Versions struct {
 	Namespace string
 }
 
-// Read reads a version of a release: its revision, or "" for the last one. It returns the part of it that can be read.
+// Read reads a version of a release: its revision, or "" for the last one. It returns the readable part.
 func (v Versions) Read(ctx context.Context, name, revision string, options loader.Options) (*payload.Payload, error) {
 	options.Source.Versions = v
 	read, _, err := loader.Parse(ctx, name+"@"+revision, options)
