@@ -248,8 +248,13 @@ func (h objectHandler) OnChange(*metav1.PartialObjectMetadata, bool) {
 	h.signal()
 }
 
-// OnList handles a list.
-func (h objectHandler) OnList([]*metav1.PartialObjectMetadata, string) { h.setSynced(h.running) }
+// OnList handles a list. Definitions may have been created since the kinds were discovered.
+func (h objectHandler) OnList([]*metav1.PartialObjectMetadata, string) {
+	if h.source.kind == kinds.CustomResourceDefinition {
+		h.subject.hub.refreshKinds(true)
+	}
+	h.setSynced(h.running)
+}
 
 // A lockState is what matters of a Lease: who holds it, and when it expires.
 type lockState struct {

@@ -21,7 +21,7 @@ import (
 // the request to the first paint, and from a change in the cluster to the document that shows it; the memory of the
 // page's script; and the processor time of "runlevel ui" while nothing changes, with one tab and with twenty.
 func BenchmarkPage(b *testing.B) {
-	const rest = 20 * time.Second
+	const rest = 10 * time.Second
 	for b.Loop() {
 		s := newStage(b)
 		r := release{"many", base + widgets + manyMaps(1990)}
