@@ -163,12 +163,13 @@ const (
 	violations = `axe.run().then(found => found.violations.map(one => one.id + ": " +
 		one.nodes.slice(0, 3).map(node => node.target.join(" ") + " " + (node.any[0]?.message ?? "")).join("; ")))`
 	tooWide = `document.documentElement.scrollWidth > innerWidth`
+	moves   = `matchMedia("(prefers-reduced-motion: reduce)").matches && document.getAnimations().length > 0`
 	foreign = `performance.getEntriesByType("resource").map(one => one.name)
 		.filter(name => !name.startsWith(location.origin) && !name.startsWith("data:"))`
 )
 
-// Check reports barriers, content wider than the window, requests to other servers, and what happened in the tab since
-// the last check.
+// Check reports barriers, content wider than the window, unwanted motion, requests to other servers, and problems in the
+// tab since the last check.
 func (t *Tab) Check(test testing.TB) {
 	test.Helper()
 	if Read(test, t, chromedp.Evaluate[bool](tooWide)) {
@@ -177,6 +178,9 @@ func (t *Tab) Check(test testing.TB) {
 	t.Do(test, chromedp.Evaluate[chromedp.Void](t.axe))
 	for _, found := range Read(test, t, chromedp.Evaluate[[]string](violations, chromedp.EvalAwaitPromise)) {
 		test.Error("axe:", found)
+	}
+	if Read(test, t, chromedp.Evaluate[bool](moves)) {
+		test.Error("something moves, though the user prefers reduced motion")
 	}
 	for _, name := range Read(test, t, chromedp.Evaluate[[]string](foreign)) {
 		test.Error("request to another server:", name)

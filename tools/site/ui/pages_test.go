@@ -9,6 +9,8 @@ package ui
 import (
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -266,8 +268,26 @@ func (s *stage) findNoBarriers(t *testing.T) {
 
 // openExport opens files that "runlevel ui --export" and other verbs write.
 func (s *stage) openExport(t *testing.T) {
-	folder := t.TempDir()
-	s.run(t, "ui", "--export", folder, "--kubeconfig", cluster.Sandbox(t).Kubeconfig)
+	folder, r := t.TempDir(), release{"failing", base + migrate}
+	older, newer := r.folder(t, "1.0.0"), r.folder(t, "1.1.0")
+	for name, args := range map[string][]string{
+		"plan": {"plan", older, newer}, "lint": {"lint", newer}, "status": {"status", r.name},
+		"inspect": {"inspect", filepath.Join(folder, "report")},
+	} {
+		file := filepath.Join(folder, name+".html")
+		if err := os.WriteFile(file, s.run(t, append(args, "-o", "html")...), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for theme, width := range map[string]int64{"light": 320, "dark": 1440} {
+			s.SetTheme(t, theme)
+			s.Open(t, "file://"+file, width)
+			s.Await(t, `document.querySelector("h1").innerText != ""`)
+			s.Check(t)
+		}
+	}
+
+	folder = filepath.Join(folder, "export")
+	s.run(t, "ui", "--export", folder)
 	s.Open(t, "file://"+folder+"/index.html", 1440)
 	s.Check(t)
 	s.Do(t, chromedp.Click("main a[href*=failing]"))

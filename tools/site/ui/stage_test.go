@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -169,10 +170,14 @@ func endJob(t testing.TB, r release, job string, exitCode int) {
 	cluster.EndPod(t, r.name, name, exitCode)
 }
 
-// run runs the program.
-func (s *stage) run(t testing.TB, args ...string) {
+// run runs the program, and returns its output. Problems that it finds are no failure.
+func (s *stage) run(t testing.TB, args ...string) []byte {
 	t.Helper()
-	if output, err := exec.Command(s.program, args...).CombinedOutput(); err != nil {
-		t.Fatalf("runlevel %s: %v\n%s", strings.Join(args, " "), err, output)
+	command := exec.Command(s.program, args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+cluster.Sandbox(t).Kubeconfig)
+	output, err := command.Output()
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) && failed.ExitCode() == 2 {
+		t.Fatalf("runlevel %s: %v\n%s", strings.Join(args, " "), err, failed.Stderr)
 	}
+	return output
 }
