@@ -12,8 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "write the pictures of docs/ui.md")
 
-// webshop is the release of the pictures, which are taken while its update waits for a migration. A finalizer holds a
-// Deployment that the update deletes.
+// webshop is the release of the pictures. They are taken while its update waits for an image, and a finalizer
+// holds a deleted ConfigMap.
 const webshop = `
 -- 0000_10_base_00_namespace.yaml --
 {apiVersion: v1, kind: Namespace, metadata: {name: NS}}
@@ -51,22 +51,22 @@ spec:
 `
 	}
 	s.apply(t, r, "1.4.0")
-	r.files = strings.Replace(r.files, "annotations: {}", "annotations: {"+tombstone+"}", 1) +
-		strings.ReplaceAll(migrate, "0000_20", "0000_30")
+	r.files = strings.Replace(r.files, "annotations: {}", "annotations: {"+tombstone+"}", 1)
+	r.files = strings.Replace(r.files, "labels: {app: search}}",
+		"labels: {app: search}, annotations: {sandbox.runlevel.dev/pod: image-pull}}", 1)
 	s.start(t, r, "1.5.0")
 	s.open(t, r.path(""))
-	s.sees(t, "Level 10\n[^]*done")
+	s.sees(t, "Level 10.*\n[^]*done[^]*Level 40\n[^]*waiting[^]*Level 50\n[^]*later")
 	for _, picture := range []struct {
 		name, theme, path string
 		width, height     int64
 	}{
-		{"ui-update", "light", "", 1200, 1000},
-		{"ui-phone", "light", "", 390, 844},
-		{"ui-object", "dark", "/object?kind=Job.batch&name=migrate&namespace=webshop", 1200, 800},
+		{"ui-update", "light", "", 1200, 1400},
+		{"ui-phone", "light", "#graph", 390, 844},
+		{"ui-object", "dark", "/object?kind=Deployment.apps&name=search&namespace=webshop", 1200, 900},
 	} {
 		s.SetTheme(t, picture.theme)
-		s.open(t, r.path(picture.path))
-		s.Do(t, chromedp.EmulateViewport(picture.width, picture.height))
+		s.Do(t, chromedp.EmulateViewport(picture.width, picture.height), chromedp.Navigate(s.site+r.path(picture.path)))
 		image, err := chromedp.Call(s, page.CaptureScreenshot, page.CaptureScreenshotParams{
 			Format: page.CaptureScreenshotFormatWebp, Quality: new(int64(80))})
 		if err != nil {
