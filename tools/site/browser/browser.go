@@ -168,8 +168,8 @@ const (
 		.filter(name => !name.startsWith(location.origin) && !name.startsWith("data:"))`
 )
 
-// Check reports barriers, content wider than the window, unwanted motion, requests to other servers, and problems in the
-// tab since the last check.
+// Check reports barriers, content wider than the window, unwanted motion, requests to other servers, and problems in
+// the tab since the last check.
 func (t *Tab) Check(test testing.TB) {
 	test.Helper()
 	if Read(test, t, chromedp.Evaluate[bool](tooWide)) {
