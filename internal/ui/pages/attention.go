@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/session/why"
-	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/ui/look"
 )
 
@@ -129,91 +127,4 @@ func (v releaseView) more(count int) g.Node {
 	}
 	return h.P(look.Link{Text: fmt.Sprintf("%d more", count),
 		Address: v.site.releaseAddress(v.Namespace, v.Status.Release, "objects")}.Node())
-}
-
-// A blockedPart is a part of the release whose turn comes later.
-type blockedPart struct {
-	node    string
-	after   []string // the parts right before it
-	objects []*why.Answer
-}
-
-// blockedParts returns the parts with objects that the apply has not reached, in order.
-func (v releaseView) blockedParts() []*blockedPart {
-	var parts []*blockedPart
-	for _, a := range v.Status.Objects {
-		if a.State != why.Blocked {
-			continue
-		}
-		index := slices.IndexFunc(parts, func(part *blockedPart) bool { return part.node == a.Node })
-		if index < 0 {
-			index = len(parts)
-			parts = append(parts, &blockedPart{node: a.Node})
-		}
-		parts[index].objects = append(parts[index].objects, a)
-		for _, earlier := range a.After {
-			if !slices.Contains(parts[index].after, earlier) {
-				parts[index].after = append(parts[index].after, earlier)
-			}
-		}
-	}
-	return parts
-}
-
-// blocked returns the parts whose turn comes later, and what each waits for in the end.
-func (v releaseView) blocked() look.Section {
-	parts := v.blockedParts()
-	if len(parts) == 0 {
-		return look.Section{}
-	}
-	table := look.Table{Caption: "Parts of the release whose turn comes later",
-		Columns: []string{"Part", "Objects", "Comes after", "Held up by"}}
-	for _, part := range parts[:min(maxRows, len(parts))] {
-		name := cmp.Or(part.node, "files without a level")
-		var objects g.Group
-		for _, a := range part.objects[:min(maxItems, len(part.objects))] {
-			objects = append(objects, h.Li(v.link(a.Object), messages(v.Status.Time, a.Messages)))
-		}
-		table.IDs = append(table.IDs, look.ID("part", name))
-		table.Rows = append(table.Rows, []g.Node{
-			look.Text(name),
-			look.Fold(look.ID("objects", name), printable.Count(len(part.objects), "object"),
-				g.Group{h.Ul(objects), v.more(len(part.objects) - len(objects))}),
-			look.Text(cmp.Or(printable.Few(part.after, maxNamed), "-")),
-			v.holders(part, parts),
-		})
-	}
-	return look.Section{ID: "blocked", Title: "Waiting for their turn", Body: g.Group{table.Node()}}
-}
-
-// holders returns the objects that a part waits for in the end, with the reasons.
-func (v releaseView) holders(part *blockedPart, all []*blockedPart) g.Node {
-	var items g.Group
-	seen := []string{part.node}
-	for i := 0; i < len(seen); i++ {
-		for _, a := range v.Status.Objects {
-			if a.Node == seen[i] && a.State != why.Blocked && len(items) < maxNamed {
-				since := g.Node(nil)
-				if a.Since != nil {
-					since = g.Group{g.Text(", for "), look.Age(v.Status.Time, *a.Since)}
-				}
-				items = append(items, h.Li(v.link(a.Object), since, g.Text(": "),
-					look.Text(cmp.Or(a.For, a.State.Text()))))
-			}
-		}
-		for _, other := range all {
-			if other.node != seen[i] {
-				continue
-			}
-			for _, earlier := range other.after {
-				if !slices.Contains(seen, earlier) {
-					seen = append(seen, earlier)
-				}
-			}
-		}
-	}
-	if len(items) == 0 {
-		return g.Text("The objects before it are being applied: none waits or has failed.")
-	}
-	return h.Ul(items)
 }
