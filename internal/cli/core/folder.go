@@ -11,7 +11,7 @@ import (
 )
 
 // WriteFolder writes texts to files of a new folder, or of an empty one, that a flag names. The folder appears when it
-// is complete, so that it never exists in part. No name leads out of it. Only this user can read private files.
+// is complete, so that it never exists in part. No name leads out of the folder. Only this user can read private files.
 func WriteFolder(flag, folder string, names []string, texts [][]byte, isPrivate bool) (err error) {
 	folder = filepath.Clean(folder)
 	if err := CheckFree(flag, folder); err != nil {

@@ -255,7 +255,7 @@ func TestTheObjectPageFollowsTheRightsOfTheUser(t *testing.T) {
 			t.Errorf("the page has the value of a Secret: %s", text)
 		}
 	}
-	// The owner of a namespace may read nothing outside of it, although the address names the namespace.
+	// The owner of a namespace may read nothing elsewhere, although the address names the namespace.
 	s.expect("a refusal for a cluster-scoped object", http.StatusOK,
 		"lacks the right to get priorityclasses.scheduling.k8s.io system-cluster-critical.",
 		object(owner, "PriorityClass.scheduling.k8s.io", "system-cluster-critical"))

@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/ui/look"
 )
 
-// A releasePart is a part of the release that is not done, such as "level 20, web".
+// A releasePart is an unfinished part of the release, such as "level 20, web".
 type releasePart struct {
 	name    string
 	after   []string      // the parts right before it
@@ -60,7 +60,7 @@ func (p *releasePart) holders(parts map[string]*releasePart) []*why.Answer {
 	return found
 }
 
-// blocked returns the parts whose turn comes later, and what holds up each of them in the end.
+// blocked returns the parts whose turn comes later, and what holds up each in the end.
 func (v releaseView) blocked() look.Section {
 	parts, order := partsOf(v.Status.Objects)
 	order = slices.DeleteFunc(order, func(part *releasePart) bool { return len(part.blocked) == 0 })
