@@ -40,7 +40,7 @@ type Export struct {
 
 	site    pages.Site
 	first   string
-	current string              // file of the page that is made
+	current string              // file of the current page
 	files   map[string]string   // by address
 	queue   []string            // addresses
 	objects map[string]*objects // by release

@@ -65,7 +65,7 @@ func TestObjectsWithoutPages(t *testing.T) {
 		t.Errorf("%d files, %d left out", len(files), len(e.without))
 	}
 	if e.find(object("ns", "bad")) == "" {
-		t.Error("an object that is not ready has no page")
+		t.Error("an unready object has no page")
 	}
 	if e.find(object("ns", "web-1")) == "" {
 		t.Error("a page has no second link")

@@ -114,14 +114,15 @@
       if (element.getAttribute(name) !== value && !isUsers(name)) element.setAttribute(name, value);
     }
     const unused = new Set(element.childNodes);
-    const byID = new Map([...element.children].filter((child) => child.id).map((child) => [child.id, child]));
-    let place = element.firstChild;
+    const find = (child) => { // the child with the ID, or else the next one of its kind
+      for (const other of unused) {
+        if (other.nodeName === child.nodeName && (other.id ?? "") === (child.id ?? "")) return other;
+      }
+    };
     const nodes = [...wanted.childNodes].map((child) => {
-      let match = child.id ? byID.get(child.id) : place;
-      while (!child.id && match && (match.id || !unused.has(match))) match = match.nextSibling;
-      if (!match || match.nodeName !== child.nodeName || !unused.has(match)) return child;
+      const match = find(child);
+      if (!match) return child;
       unused.delete(match);
-      place = match.nextSibling;
       if (match.nodeType === Node.ELEMENT_NODE) morph(match, child);
       else say(match, child.textContent);
       return match;

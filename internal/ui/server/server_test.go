@@ -78,7 +78,7 @@ func TestLocalAccess(t *testing.T) {
 
 		"localhost":                 {"GET", "/nothing", []string{valid, "Host: localhost:" + port}, 404},
 		"IPv6":                      {"GET", "/nothing", []string{valid, "Host: [::1]:" + port}, 404},
-		"a name that is rebound":    {"GET", "/nothing", []string{valid, "Host: evil.example:" + port}, 403},
+		"a rebound name":            {"GET", "/nothing", []string{valid, "Host: evil.example:" + port}, 403},
 		"a name like ours":          {"GET", "/nothing", []string{valid, "Host: localhost.evil.example:" + port}, 403},
 		"a name with a dot":         {"GET", "/nothing", []string{valid, "Host: localhost.:" + port}, 403},
 		"a host without a port":     {"GET", "/nothing", []string{valid, "Host: 127.0.0.1"}, 403},
