@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
-// hiddenValues are values of Secrets, one of them in base64, that no output may show.
+// hiddenValues are values of Secrets, one in base64, that no output may show.
 var hiddenValues = []string{"pl4nted-one", "cGw0bnRlZC10d28tMg==", "pl4nted-three", "pl4nted-four", "cGw0bnRlZC1maXZl",
 	"pl4nted-six", "12345678912345"}
 

@@ -206,7 +206,7 @@ func (s *stage) expectPreflightInStatus(result configv1.ClusterOperatorStatusCon
 }
 
 // TestPreflightOfUnsignedRelease: a preflight does not load an image without a required signature, unless it is forced,
-// and stores no signatures. It is tried again after an outage in the middle of it.
+// and stores no signatures. It is tried again after an outage in its middle.
 func TestPreflightOfUnsignedRelease(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -54,7 +54,7 @@ const noCosts = `
 `
 
 // TestAReleaseThatIsNewerThanTheOperator is applied as far as the operator can read it, and is visibly not complete:
-// its own operator is to take over. Nothing of it is taken for dropped, and the next release is not locked out.
+// its own operator is to take over. No part is taken for dropped, and the next release is not locked out.
 func TestAReleaseThatIsNewerThanTheOperator(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

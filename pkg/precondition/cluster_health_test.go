@@ -107,7 +107,7 @@ func startBusy(t *testing.T) (*sandboxtest.SharedSandbox, string) {
 	polls := 0
 	sandboxtest.Eventually(t, "the budgets count the pods", func(ctx context.Context) bool {
 		healthy, expected := int64(0), int64(0)
-		polls++ // where two budgets select a pod, its changes update only one of them: so each poll changes both
+		polls++ // where two budgets select a pod, its changes update only one: so each poll changes both
 		for name, spec := range map[string]string{
 			"never": "{minAvailable: 2, selector: {matchLabels: {app: busy}}}",
 			"both":  "{maxUnavailable: 1, selector: {matchLabels: {tier: back}}}",

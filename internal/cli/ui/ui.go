@@ -109,7 +109,7 @@ type Report struct {
 
 	Folder  string   `json:"folder,omitempty"` // folder of --export
 	Pages   int      `json:"pages,omitempty"`
-	LeftOut int      `json:"leftOut,omitempty"` // objects without a page; all of them are ready
+	LeftOut int      `json:"leftOut,omitempty"` // objects without a page, which are all ready
 	Unread  []string `json:"unread,omitempty"`  // pages that could not be read, and the reasons
 }
 

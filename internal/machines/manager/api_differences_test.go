@@ -94,7 +94,7 @@ func (s *scene) bothSides(number int, d difference) []*apiSide {
 	}
 }
 
-// checkLateHooksAreRefused installs the admission policies of the payload: one of them refuses a new pre-drain hook on
+// checkLateHooksAreRefused installs the admission policies of the payload: one refuses a new pre-drain hook on
 // an OpenShift Machine being deleted. Cluster API allows it.
 func (s *scene) checkLateHooksAreRefused(sides []*apiSide) {
 	s.t.Helper()

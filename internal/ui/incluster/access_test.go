@@ -53,7 +53,7 @@ func begin(t *testing.T, interval time.Duration) *scene {
 	return s
 }
 
-// user returns the token of a new service account, which may look, and get what the rules allow in its namespace.
+// user returns the token of a new service account, which may look, and has the rights of the rules in its namespace.
 func (s *scene) user(name string, may ...rbacv1.PolicyRule) string {
 	s.Helper()
 	token := test.Account(s, s.namespace, name, may...).BearerToken

@@ -105,7 +105,7 @@ type tab struct {
 	close  context.CancelFunc
 }
 
-// open opens the stream of a page, as a browser does that has a version of it.
+// open opens the stream of a page, as a browser does that has one of its versions.
 func (s *scene) open(page, have string) *tab {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())

@@ -64,7 +64,7 @@ spec:
 `
 )
 
-// showHostileTexts opens pages with texts of an attacker, some of them very long: they are shown as text.
+// showHostileTexts opens pages with texts of an attacker, also very long ones: they are shown as text.
 func (s *stage) showHostileTexts(t *testing.T) {
 	quoted := func(text string) string {
 		result, err := json.Marshal(text)

@@ -243,7 +243,7 @@ func (s *stage) isFocused(t *testing.T, selector string) bool {
 	return browser.Read(t, s.Tab, chromedp.Evaluate[bool](fmt.Sprintf("document.activeElement.matches(%q)", selector)))
 }
 
-// findNoBarriers opens all views in both themes, one of them on a narrow phone.
+// findNoBarriers opens all views in the dark theme, and in the light one on a narrow phone.
 func (s *stage) findNoBarriers(t *testing.T) {
 	watched, failing := release{name: "watched"}, release{name: "failing"}
 	deployment := url.Values{"kind": {"Deployment.apps"}, "namespace": {watched.name}, "name": {"web"}}.Encode()
@@ -335,13 +335,13 @@ func (s *stage) outliveServer(t *testing.T) {
 	if err := cluster.Sandbox(t).Kill(sandbox.APIServer); err != nil {
 		t.Fatal(err)
 	}
-	s.Await(t, `/does not answer|refused|not current/.test(document.body.innerText)`)
+	s.Await(t, `/does not respond|not current/.test(document.body.innerText)`)
 	s.sees(t, "Complete")
 	s.Check(t)
 	if err := cluster.Sandbox(t).Resume(t.Context(), sandbox.APIServer); err != nil {
 		t.Fatal(err)
 	}
-	s.Await(t, `!/does not answer|refused|not current/.test(document.body.innerText)`)
+	s.Await(t, `!/does not respond|not current/.test(document.body.innerText)`)
 	s.apply(t, r, "1.1.0")
 	s.sees(t, `1\.1\.0`)
 	s.stayed(t)
