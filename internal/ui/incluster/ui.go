@@ -1,5 +1,5 @@
-// Package incluster serves the pages in the cluster, beside the operator: they are made from what the operator may
-// read, and each user sees only what the user may read.
+// Package incluster serves the pages in the cluster, beside the operator: the operator reads with its own rights, and
+// each user sees only objects that the user may read.
 //
 // Users have a token of the cluster, in the header of each request or in a session that begins with a login. The API
 // server reviews the token and every right. No request changes the cluster, and nothing is read before someone looks.
