@@ -168,7 +168,7 @@ type releaseList struct {
 
 // read reads the state of a topic. It returns nil for topics that pages read themselves.
 func (h *Hub) read(ctx context.Context, topic Topic) (any, error) {
-	h.refreshKinds(false)
+	h.RefreshKinds()
 	switch topic.Kind {
 	case OfRelease:
 		return nilIfFailed(h.readRelease(ctx, topic))
@@ -187,7 +187,10 @@ func nilIfFailed[T any](result *T, err error) (any, error) {
 }
 
 // kindsInterval is the interval at which a read discovers the kinds of the cluster again.
-const kindsInterval = 30 * time.Second
+const kindsInterval = 10 * time.Second
+
+// RefreshKinds makes the next read discover the kinds of the cluster, if the last discovery is old.
+func (h *Hub) RefreshKinds() { h.refreshKinds(false) }
 
 // refreshKinds makes the next read discover the kinds of the cluster, if the last discovery is old or the kinds have
 // changed.

@@ -194,6 +194,32 @@ metadata: {name: old, namespace: NS, annotations: {release.openshift.io/delete: 
 	})
 }
 
+// TestObjectsShowTheStateWithoutAReport checks the phases after an apply that did not wait, and during an uninstall.
+func TestObjectsShowTheStateWithoutAReport(t *testing.T) {
+	s := newSite(t)
+	s.must("1.0.0", base)
+	noWait := func(options *session.Options) { options.Apply.NoWait = true }
+	if err := s.apply("1.1.0", shop, noWait)(); err != nil {
+		t.Fatal(err)
+	}
+	if release := s.release(); phases(release) != "base done, last done, web waiting, worker done" {
+		t.Errorf("after an apply that did not wait: %s, %s", release.Status.State, phases(release))
+	}
+	store := record.NewStore(test.Client(t), s.name, s.name)
+	known, _, err := store.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	known.BeginUninstall(record.Uninstall{Since: metav1.Now(), ReportedAt: metav1.Now()})
+	if err := store.Save(t.Context(), known); err != nil {
+		t.Fatal(err)
+	}
+	s.delete("last")
+	if release := s.release(); phases(release) != "base blocked, last done, web waiting, worker blocked" {
+		t.Errorf("during an uninstall: %s", phases(release))
+	}
+}
+
 // TestServerIsAwayAndBack checks that a page keeps the last state while the API server is away, and sees by itself that
 // it is back.
 func TestServerIsAwayAndBack(t *testing.T) {

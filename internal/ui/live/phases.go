@@ -50,9 +50,25 @@ func (r *Release) setStates() {
 	}
 }
 
-// knownPhases returns the phases of the objects that are not done.
+// isUnreported reports whether the record does not have the state of each manifest: the objects on the cluster show it.
+func (r *Release) isUnreported() bool {
+	return r.Status.Uninstall != nil || r.Status.Progress == nil && r.Status.State != record.Completed
+}
+
+// knownPhases returns the phases of the objects that are not done, and of those that the cluster has.
 func (r *Release) knownPhases() map[kinds.ID]Phase {
 	known := map[kinds.ID]Phase{}
+	if list := r.objects(); list != nil && r.isUnreported() {
+		for _, object := range list.Objects {
+			switch {
+			case object.Created == nil:
+			case r.Status.Uninstall != nil: // to be deleted
+				known[object.Object] = Blocked
+			default:
+				known[object.Object] = Done
+			}
+		}
+	}
 	for _, id := range r.Status.MissingObjects {
 		known[id] = Failed
 	}
@@ -61,7 +77,7 @@ func (r *Release) knownPhases() map[kinds.ID]Phase {
 			known[answer.Object] = phase
 		}
 	}
-	if r.Status.Progress == nil { // all is done
+	if r.Status.Progress == nil {
 		return known
 	}
 	run := apply.StateOf(r.Record.Run)
@@ -110,8 +126,17 @@ func phaseOf(steps []apply.RunStepState) Phase {
 func (r *Release) phaseOfRest() func(graph.Task) Phase {
 	always := func(phase Phase) func(graph.Task) Phase { return func(graph.Task) Phase { return phase } }
 	switch {
-	case r.Status.Uninstall != nil, r.Status.Progress == nil && r.Status.State != record.Completed:
+	case r.isUnreported() && r.objects() == nil:
 		return always(Unknown)
+	case r.Status.Uninstall != nil: // it was deleted
+		return always(Done)
+	case r.isUnreported():
+		return func(task graph.Task) Phase {
+			if task.IsTombstone() {
+				return Done
+			}
+			return Unknown
+		}
 	case r.Status.Progress == nil || r.Record.Run.More == 0:
 		return always(Done)
 	}

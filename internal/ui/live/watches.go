@@ -169,8 +169,11 @@ func (w *watches) setBroken(running *sourceWatch, isBroken bool) {
 	}
 }
 
-// longestKindsPause is the longest pause until a kind is looked up again that the cluster does not serve.
-const longestKindsPause = 10 * time.Minute
+// The shortest and the longest pause until a kind is looked up again that the cluster does not serve.
+const (
+	shortestKindsPause = 30 * time.Second
+	longestKindsPause  = time.Minute
+)
 
 // watch watches the objects of a source. A kind that the cluster does not serve has none.
 func (s source) watch(ctx context.Context, w *watches, running *sourceWatch) {
@@ -183,14 +186,14 @@ func (s source) watch(ctx context.Context, w *watches, running *sourceWatch) {
 		return
 	}
 	resource, err := c.FindKind(ctx, s.kind)
-	for pause := kindsInterval; err != nil; pause = min(2*pause, longestKindsPause) {
-		if errors.Is(err, cluster.ErrNotServed) && pause == kindsInterval {
+	for pause := shortestKindsPause; err != nil; pause = min(2*pause, longestKindsPause) {
+		if errors.Is(err, cluster.ErrNotServed) && pause == shortestKindsPause {
 			w.setSynced(running)
 		}
 		if !sleep(ctx, pause) {
 			return
 		}
-		w.subject.hub.refreshKinds(false)
+		w.subject.hub.RefreshKinds()
 		resource, err = c.FindKind(ctx, s.kind)
 	}
 	objects := c.Metadata.Resource(resource.GroupVersionResource).Namespace(s.namespace)

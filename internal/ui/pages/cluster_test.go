@@ -63,7 +63,8 @@ func applyConfig(t *testing.T, c *cluster.Cluster, kind, name, spec, status stri
 
 func TestTheClusterPageShowsTheClusterVersionAndAllOperators(t *testing.T) {
 	r := newRelease(t)
-	page := render(t, r.site(), "/cluster")
+	opened := r.site()
+	page := render(t, opened, "/cluster")
 	contains(t, page, "The cluster has no ClusterVersion", "The cluster has no ClusterOperators")
 	lacks(t, page, ">ClusterVersion</a>")
 	c := test.Connect(t)
@@ -95,6 +96,9 @@ func TestTheClusterPageShowsTheClusterVersionAndAllOperators(t *testing.T) {
 	checkOutline(t, page)
 	contains(t, section(render(t, site, "/releases/"+r.namespace+"/default"), "version"), "Version 4.21.3",
 		"Failing=True", "Available updates: 4.21.5", "not recommended: 4.22.0 (SlowDisks)")
+	sandboxtest.Eventually(t, "the page of before has the ClusterVersion", func(context.Context) bool {
+		return section(render(t, opened, "/cluster"), "conditions") != ""
+	})
 
 	site.Allow = func(_ context.Context, right authorizationv1.ResourceAttributes) error {
 		if right.Resource == "clusterversions" {

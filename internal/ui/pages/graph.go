@@ -96,7 +96,11 @@ func (v *graphView) draw(query url.Values) {
 		Unfold:   v.site.releaseAddress(v.release.Namespace, v.release.Status.Release, "", "graph", "all"),
 	}
 	for _, node := range v.release.Nodes {
-		v.picture.States = append(v.picture.States, stateOf(node))
+		state := stateOf(node)
+		if v.release.Status.Uninstall != nil && node.Phase == live.Done {
+			state.Word = "deleted"
+		}
+		v.picture.States = append(v.picture.States, state)
 	}
 }
 

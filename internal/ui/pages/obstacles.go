@@ -143,4 +143,6 @@ func (v releaseView) gates() look.Section {
 	return section
 }
 
-func (v releaseView) gateCommand() g.Node { return look.Command("runlevel gate SOURCE") }
+func (v releaseView) gateCommand() g.Node {
+	return command(v.Namespace, "gate", "SOURCE", "--name", v.Status.Release)
+}

@@ -49,6 +49,7 @@ type Content struct {
 
 // Page returns the page of an address.
 func (s *Site) Page(ctx context.Context, address *url.URL) (*Content, error) {
+	s.Hub.RefreshKinds()
 	parts := strings.Split(strings.Trim(address.Path, "/"), "/")
 	switch {
 	case address.Path == "/":
