@@ -26,6 +26,8 @@ type PendingDelete struct {
 	Since       *time.Time            `json:"since,omitempty"`
 	Finalizers  []string              `json:"finalizers,omitempty"`
 	Remaining   []string              `json:"remaining,omitempty"`
+
+	IsForeign bool `json:"-"` // another client has requested it
 }
 
 // PendingDeletes returns the deletes that are not done.
@@ -44,8 +46,8 @@ func PendingDeletes(deletes []precondition.Delete, now time.Time) []PendingDelet
 		if !item.Seen.Since.IsZero() {
 			shown.Since = &item.Seen.Since
 		}
-		if shown.RequestedAt.IsZero() { // not requested by the release
-			shown.RequestedAt = item.Seen.Since
+		if shown.RequestedAt.IsZero() {
+			shown.IsForeign, shown.RequestedAt = true, item.Seen.Since
 		}
 		pending = append(pending, shown)
 	}

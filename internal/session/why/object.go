@@ -202,7 +202,7 @@ func explainTerminating(f *ObjectFacts, a *Answer) {
 	}
 	who := "its delete was requested"
 	if f.PendingDelete != nil {
-		who = "version " + f.deleteVersion() + " deletes it"
+		who = f.deleter() + " deletes it"
 	} else if f.isDeleted() {
 		who = "the release deletes it"
 	}
@@ -214,9 +214,12 @@ func explainTerminating(f *ObjectFacts, a *Answer) {
 	}
 }
 
-// deleteVersion returns the version that requested the pending delete.
-func (f *ObjectFacts) deleteVersion() string {
-	return cmp.Or(printable.Line(f.PendingDelete.Version), "-")
+// deleter returns the version that requested the pending delete.
+func (f *ObjectFacts) deleter() string {
+	if f.PendingDelete.Version == "" {
+		return "the release"
+	}
+	return "version " + printable.Line(f.PendingDelete.Version)
 }
 
 // heldBy returns for each finalizer who has to remove it, and the command that removes all finalizers if their
@@ -253,15 +256,15 @@ func explainKept(f *ObjectFacts, a *Answer) {
 	_, _, isLeft := f.step()
 	switch {
 	case a.State == Deleted && f.PendingDelete != nil:
-		a.addMessage(nil, "version %s requested its delete %s ago",
-			f.deleteVersion(), f.age(f.PendingDelete.RequestedAt.Time))
+		a.addMessage(nil, "%s requested its delete %s ago",
+			f.deleter(), f.age(f.PendingDelete.RequestedAt.Time))
 	case a.State != Kept:
 	case f.Seen.State == tombstone.Reappeared:
-		a.addMessage(nil, "version %s deleted it, and it exists again: created by %s; only an update deletes it again",
-			f.deleteVersion(), f.Seen.MadeBy)
+		a.addMessage(nil, "%s deleted it, and it exists again: created by %s; only an update deletes it again",
+			f.deleter(), f.Seen.MadeBy)
 	case f.PendingDelete != nil && !isLeft:
-		a.addMessage(nil, "version %s requested its delete %s ago, and it is not terminating: the apply did not "+
-			"reach it, or it was created again since", f.deleteVersion(),
+		a.addMessage(nil, "%s requested its delete %s ago, and it is not terminating: the apply did not "+
+			"reach it, or it was created again since", f.deleter(),
 			f.age(f.PendingDelete.RequestedAt.Time))
 	default:
 		a.addMessage(nil, "the release deletes it, and its delete was not requested yet")

@@ -57,7 +57,8 @@ func (v releaseView) attention() look.Section {
 			since = g.Group{g.Text(", for "), look.Age(v.Status.Time, *n.Since)}
 		}
 		items = append(items, h.Li(h.ID("not-kept"), h.H3(g.Text("No process keeps the release in place"), since),
-			h.P(look.Prose(v.Status.Time, n.Message)), look.List(n.Pods), h.P(resolution(n.Resolution))))
+			h.P(look.Prose(v.Status.Time, n.Message)), look.List(n.Pods),
+			h.P(g.Text("To resolve it: "), advice(n.Resolution))))
 	}
 	objects := slices.DeleteFunc(slices.Clone(v.Status.Objects), func(a *why.Answer) bool {
 		return a.State == why.Blocked || a.State == why.Changed || v.isPendingDelete(a.Object)
@@ -75,14 +76,6 @@ func (v releaseView) attention() look.Section {
 	return look.Section{ID: "attention", Title: "What needs attention", Body: body}
 }
 
-// resolution returns what to do: a command, or a sentence.
-func resolution(text string) g.Node {
-	if strings.HasPrefix(text, "kubectl ") || strings.HasPrefix(text, "runlevel ") {
-		return g.Group{g.Text("To resolve it: "), look.Command(text)}
-	}
-	return g.Group{g.Text("To resolve it: "), look.Text(text)}
-}
-
 // item returns an object with its state, the reasons and the command that helps.
 func (v releaseView) item(a *why.Answer) g.Node {
 	tone, word := objectTones[a.State], a.State.Text()
@@ -97,7 +90,7 @@ func (v releaseView) item(a *why.Answer) g.Node {
 	if a.Node != "" {
 		place = h.P(look.Text(strings.Trim(a.Node+", "+a.File, ", ")))
 	}
-	return h.Li(h.ID(objectID("item", a.Object)), h.H3(title), messages(v.Status.Time, a.Messages), place,
+	return h.Li(h.ID(objectID("item", a.Object)), h.H3(title), v.messages(a.Messages), place,
 		h.P(g.Text("To find out more: "), whyCommand(v.Namespace, a.Object)))
 }
 

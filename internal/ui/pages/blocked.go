@@ -73,7 +73,7 @@ func (v releaseView) blocked() look.Section {
 		name := cmp.Or(part.name, "files without a level")
 		var objects g.Group
 		for _, a := range part.blocked[:min(maxItems, len(part.blocked))] {
-			objects = append(objects, h.Li(v.link(a.Object), messages(v.Status.Time, a.Messages)))
+			objects = append(objects, h.Li(v.link(a.Object), v.messages(a.Messages)))
 		}
 		table.IDs = append(table.IDs, look.ID("part", name))
 		table.Rows = append(table.Rows, []g.Node{

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/url"
 	"strconv"
-	"strings"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
@@ -115,20 +114,14 @@ func (s *Site) machineTable(machines []overview.Machine) g.Node {
 	return table.Node()
 }
 
-// remedyOf returns what resolves the first hold of a machine.
+// remedyOf returns what resolves the first hold of a machine that has a remedy.
 func remedyOf(m *overview.Machine) g.Node {
-	if len(m.Holds) == 0 {
-		return g.Text("-")
-	}
-	var lines g.Group
-	for _, line := range m.Holds[0].Remedy() {
-		if strings.HasPrefix(line, "kubectl ") {
-			lines = append(lines, h.Div(look.Command(line)))
-		} else {
-			lines = append(lines, h.Div(look.Text(line)))
+	for _, hold := range m.Holds {
+		if lines := hold.Remedy(); len(lines) > 0 {
+			return g.Map(lines, func(line string) g.Node { return h.Div(advice(line)) })
 		}
 	}
-	return lines
+	return g.Text("-")
 }
 
 // namedLink returns a link to the page on an object that need not be of a release.

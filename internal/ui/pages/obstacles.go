@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
-	"github.com/runlevel/runlevel/internal/cluster/tombstone"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/session/state"
 	"github.com/runlevel/runlevel/internal/session/why"
@@ -32,28 +32,31 @@ func (v releaseView) deletes() look.Section {
 	table := look.Table{Caption: "Pending deletes and what holds them",
 		Columns: []string{"Object", "Requested by", "Requested", "State", "Held by"}}
 	for _, pending := range v.Status.Deletes[:min(maxRows, len(v.Status.Deletes))] {
+		client := cmp.Or(pending.Version, "the release")
+		if pending.IsForeign {
+			client = "another client"
+		}
 		table.IDs = append(table.IDs, objectID("delete", pending.Object))
 		table.Rows = append(table.Rows, []g.Node{
-			v.link(pending.Object), look.Text(cmp.Or(pending.Version, "another client")),
+			v.link(pending.Object), look.Text(client),
 			g.Group{look.Age(v.Status.Time, pending.RequestedAt), g.Text(" ago")},
-			g.Group{look.State(look.Deleted, string(pending.State)), h.P(look.Prose(v.Status.Time, pending.Message))},
-			v.holder(pending),
+			look.State(look.Deleted, string(pending.State)), v.deleteReasons(pending),
 		})
 	}
 	section.Body = g.Group{table.Node(), v.more(len(v.Status.Deletes) - len(table.Rows))}
 	return section
 }
 
-// holder returns who has to remove the finalizers of an object, its remaining content, and the command that helps.
-func (v releaseView) holder(pending state.PendingDelete) g.Node {
-	var items []string
-	for _, finalizer := range pending.Finalizers[:min(maxItems, len(pending.Finalizers))] {
-		items = append(items, "finalizer "+finalizer+": "+tombstone.FinalizerRemover(finalizer))
+// deleteReasons returns who has to remove the finalizers of an object, its remaining content, and the command that
+// helps.
+func (v releaseView) deleteReasons(pending state.PendingDelete) g.Node {
+	reasons := g.Node(h.P(look.Prose(v.Status.Time, pending.Message)))
+	for _, answer := range v.Status.Objects {
+		if answer.Object == pending.Object {
+			reasons = v.messages(answer.Messages)
+		}
 	}
-	for _, remaining := range pending.Remaining[:min(maxItems, len(pending.Remaining))] {
-		items = append(items, "still in it: "+remaining)
-	}
-	return g.Group{look.List(items), h.P(whyCommand(v.Namespace, pending.Object))}
+	return g.Group{reasons, h.P(whyCommand(v.Namespace, pending.Object))}
 }
 
 // drift returns the objects that differ from the release, or are missing.
@@ -65,10 +68,20 @@ func (v releaseView) drift() look.Section {
 		return look.Section{}
 	}
 	table := look.Table{Caption: "Objects that differ from the release", Columns: []string{"Object", "State", "Why"}}
+	repair := g.Node(nil)
 	for _, a := range changed[:min(maxRows, len(changed))] {
+		var reasons []why.Message
+		for _, message := range a.Messages {
+			if remedy, isRemedy := strings.CutPrefix(message.Text, "to repair it, "); isRemedy {
+				repair = h.P(g.Text("To repair them: "), v.prose(remedy))
+				continue
+			}
+			message.Text, _, _ = strings.Cut(message.Text, ": see runlevel diff")
+			reasons = append(reasons, message)
+		}
 		table.IDs = append(table.IDs, objectID("changed", a.Object))
 		table.Rows = append(table.Rows, []g.Node{
-			v.link(a.Object), look.State(look.Waiting, a.State.Text()), messages(v.Status.Time, a.Messages),
+			v.link(a.Object), look.State(look.Waiting, a.State.Text()), v.messages(reasons),
 		})
 	}
 	for _, id := range v.Status.MissingObjects[:min(maxRows, len(v.Status.MissingObjects))] {
@@ -83,7 +96,7 @@ func (v releaseView) drift() look.Section {
 			" deleted since the release was applied; the names are not known.")))
 	}
 	return look.Section{ID: "drift", Title: "Differences from the release",
-		Body: append(body, h.P(g.Text("To see the fields: "), v.command("diff")), v.applyAgain("To repair them: "))}
+		Body: append(body, h.P(g.Text("To see the fields: "), v.command("diff")), repair)}
 }
 
 // repairs returns the repairs since the version was begun.

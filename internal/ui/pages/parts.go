@@ -2,6 +2,8 @@ package pages
 
 import (
 	"context"
+	"regexp"
+	"strings"
 	"time"
 
 	g "maragu.dev/gomponents"
@@ -86,11 +88,52 @@ const maxDetails = 8
 
 // messages returns messages with their details.
 func messages(now time.Time, all []why.Message) g.Node {
+	return messagesAs(all, func(text string) g.Node { return look.Prose(now, text) })
+}
+
+func messagesAs(all []why.Message, show func(string) g.Node) g.Node {
 	if len(all) == 0 {
 		return nil
 	}
 	return h.Ul(g.Map(all[:min(maxDetails, len(all))], func(message why.Message) g.Node {
-		return h.Li(look.Prose(now, message.Text),
-			look.List(message.Details[:min(maxDetails, len(message.Details))]))
+		return h.Li(show(message.Text),
+			look.Items(g.Map(message.Details[:min(maxDetails, len(message.Details))], show)...))
 	}))
+}
+
+// advice returns a line that helps: a command, or a sentence.
+func advice(line string) g.Node {
+	if strings.HasPrefix(line, "kubectl ") || strings.HasPrefix(line, "runlevel ") {
+		return look.Command(line)
+	}
+	return look.Text(line)
+}
+
+// releaseCommand matches the commands on a release in messages of package why, and finalizerCommand the one that it
+// names for a finalizer.
+var (
+	releaseCommand   = regexp.MustCompile(`"?runlevel (apply|rollback|uninstall|diff|test) ([a-z0-9.-]*[a-z0-9])(@?)"?`)
+	finalizerCommand = regexp.MustCompile(`^(if that controller does not exist any more): (kubectl patch .*)$`)
+)
+
+// messages returns messages with their details, in which the commands on the release can be copied.
+func (v releaseView) messages(all []why.Message) g.Node { return messagesAs(all, v.prose) }
+
+func (v releaseView) prose(text string) g.Node {
+	if parts := finalizerCommand.FindStringSubmatch(text); parts != nil {
+		return g.Group{g.Text(parts[1] + ": "), look.Command(parts[2])}
+	}
+	var nodes g.Group
+	last := 0
+	for _, place := range releaseCommand.FindAllStringSubmatchIndex(text, -1) {
+		verb, name, suffix := text[place[2]:place[3]], text[place[4]:place[5]], text[place[6]:place[7]]
+		// A text from outside may name a command, too.
+		if name != v.Status.Release || verb == "uninstall" && v.Status.Uninstall == nil {
+			continue
+		}
+		nodes = append(nodes, look.Prose(v.Status.Time, text[last:place[0]]), g.Text(" "),
+			command(v.Namespace, verb, name+suffix))
+		last = place[1]
+	}
+	return append(nodes, look.Prose(v.Status.Time, text[last:]))
 }

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session/progress"
 	"github.com/runlevel/runlevel/internal/session/state"
@@ -86,20 +85,18 @@ func (v releaseView) outage() look.Section {
 // summary returns the state of the release, the process that applies it, and its progress.
 func (v releaseView) summary() look.Section {
 	title := strings.TrimLeft(strings.TrimPrefix(v.Status.Title(), "release "+v.Status.Release), ": ")
-	body := g.Group{h.P(look.State(v.state())), messages(v.Status.Time, v.Status.Messages)}
+	body := g.Group{h.P(look.State(v.state())), v.messages(v.Status.Messages)}
 	if len(v.Status.Unknown) > 0 {
 		body = append(body, h.P(h.A(h.Href("#unknown"),
 			g.Text(printable.Count(len(v.Status.Unknown), "fact")+" could not be read"))))
 	}
-	if p := cmp.Or(v.Progress, v.Status.Progress); p != nil && p.Total > 0 {
+	p := cmp.Or(v.Progress, v.Status.Progress)
+	if p != nil && p.Total > 0 {
 		body = append(body, v.progress(p))
 	}
-	if v.Status.State == record.Partial {
-		purpose := "To continue: "
-		if v.Status.Progress != nil && v.Status.Progress.Failed > 0 {
-			purpose = "To continue, after the failures are fixed: "
-		}
-		body = append(body, v.applyAgain(purpose), v.goBack())
+	if p != nil && p.Failed > 0 && v.Status.History != nil && !v.isHeld() {
+		body = append(body, h.P(g.Text("To apply the release again, after its manifests are fixed: "),
+			command(v.Namespace, "apply", cmp.Or(v.Status.History.Source, "SOURCE"), "--name", v.Status.Release)))
 	}
 	return look.Section{ID: "summary", Title: title, Body: body}
 }
@@ -125,26 +122,6 @@ func (v releaseView) announcement() string {
 
 // isHeld reports whether a process applies the release, or keeps it in place.
 func (v releaseView) isHeld() bool { return v.Status.Lock != nil && !v.Status.Lock.Expired }
-
-// applyAgain returns the command that applies the newest version again, if nobody does and its files are kept.
-func (v releaseView) applyAgain(purpose string) g.Node {
-	newest := v.Status.History
-	if v.isHeld() || v.Status.Uninstall != nil || newest == nil || newest.Files == nil || newest.Files.Digest == "" {
-		return nil
-	}
-	return h.P(g.Text(purpose), command(v.Namespace, "apply", v.Status.Release+"@"))
-}
-
-// goBack returns the command that rolls an incomplete update back, if nobody applies it.
-func (v releaseView) goBack() g.Node {
-	if v.isHeld() || v.Record == nil || v.Status.State != record.Partial || v.Record.Applied() == nil {
-		return nil
-	}
-	if _, err := v.Record.FindRollback(""); err != nil {
-		return nil
-	}
-	return h.P(g.Text("To go back to the version before: "), v.command("rollback"))
-}
 
 // progress returns how much is done, in total and for each level.
 func (v releaseView) progress(p *progress.Progress) g.Node {

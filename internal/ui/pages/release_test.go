@@ -85,7 +85,8 @@ func TestAnUpdateInProgressNamesTheWaitAndWhatItHoldsUp(t *testing.T) {
 	contains(t, section(page, "blocked"), "level 20, web 1 object ConfigMap "+r.namespace+"/settings level 10, db ",
 		"level 30, shop 1 object ConfigMap "+r.namespace+"/prices level 10, db Deployment "+r.namespace+"/db , for")
 	contains(t, section(page, "deletes"), "ConfigMap "+r.namespace+"/old 1.1.0",
-		"finalizer example.com/hold: its controller removes it", "runlevel why ConfigMap/"+r.namespace+"/old")
+		"finalizer example.com/hold: set by runlevel; its controller removes it",
+		"if that controller does not exist any more: kubectl patch configmap/old", "runlevel why ConfigMap/"+r.namespace+"/old")
 	contains(t, section(page, "gate"), "PendingDelete blocks the next minor version , for", "held by finalizer")
 	contains(t, section(page, "events"), "ReleaseBegun", "update has begun")
 	lacks(t, section(page, "summary"), "runlevel apply") // somebody does
@@ -114,13 +115,16 @@ func checkOutline(t *testing.T, page string) {
 func TestAFailureHasItsReasonAndTheCommandsThatHelp(t *testing.T) {
 	r := newRelease(t)
 	r.must("1.0.0", dbWith("db", ""))
-	if err := r.apply("1.1.0", dbWith("web", "")); err == nil {
+	named := func(options *session.Options) { options.Source = "./shop" }
+	if err := r.apply("1.1.0", dbWith("web", ""), named); err == nil {
 		t.Fatal("a selector was changed")
 	}
 	page := r.page(r.site(), "")
 	contains(t, section(page, "summary"), "update from 1.0.0 to 1.1.0", "Incomplete", "1 failed",
-		"To continue, after the failures are fixed: runlevel apply "+r.namespace+"@ --record-namespace "+r.namespace,
-		"To go back to the version before: runlevel rollback "+r.namespace)
+		"fix Deployment "+r.namespace+"/db, then apply it again",
+		"or go back to 1.0.0 ( runlevel rollback "+r.namespace+" --record-namespace "+r.namespace,
+		"after its manifests are fixed: runlevel apply ./shop --name "+r.namespace+" --record-namespace "+r.namespace)
+	lacks(t, section(page, "summary"), r.namespace+"@") // the stored manifests fail again
 	contains(t, section(page, "attention"), "Deployment "+r.namespace+"/db failed: ", "spec.selector can't be changed",
 		"runlevel why Deployment.apps/"+r.namespace+"/db")
 	contains(t, section(page, "history"), "1.1.0", "Ended without completing", "spec.selector can't be changed")
@@ -166,11 +170,36 @@ func TestDriftRepairsAndContentionAreShown(t *testing.T) {
 	}
 	page = r.page(site, "")
 	contains(t, section(page, "drift"), "ConfigMap "+r.namespace+"/settings changed since it was applied",
-		"changed since by painter", "runlevel diff "+r.namespace, "To repair them: runlevel apply "+r.namespace+"@")
+		"changed since by painter", "runlevel diff "+r.namespace,
+		"To repair them: apply it again ( runlevel apply "+r.namespace+"@")
 	contains(t, section(page, "repairs"), "2 times", "ConfigMap "+r.namespace+"/settings 2 ", "configured contested",
 		"painter changes it again and again")
 	if got := section(page, "attention"); got != "" {
 		t.Errorf("a change needs attention, too: %s", got)
 	}
 	checkOutline(t, page)
+}
+
+func TestAnUninstallAndADeleteOfAReleaseWithoutAVersionNameWhoContinues(t *testing.T) {
+	r := newRelease(t)
+	r.must("", dbWith("db", "")+held)
+	r.must("", dbWith("db", "")+deleted)
+	site := r.site()
+	page := r.page(site, "")
+	contains(t, section(page, "deletes"), "ConfigMap "+r.namespace+"/old the release", "the release deletes it: ")
+	contains(t, section(page, "gate"),
+		"runlevel gate SOURCE --name "+r.namespace+" --record-namespace "+r.namespace)
+	store := record.NewStore(test.Client(t), r.namespace, r.namespace)
+	known, _, err := store.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	known.BeginUninstall(record.Uninstall{Since: metav1.Now(), ReportedAt: metav1.Now()})
+	if err := store.Save(t.Context(), known); err != nil {
+		t.Fatal(err)
+	}
+	page = r.page(site, "")
+	contains(t, section(page, "summary"), "Uninstalling", "no process continues that: run runlevel uninstall "+
+		r.namespace+" --record-namespace "+r.namespace+" to continue")
+	lacks(t, section(page, "summary"), "rollback")
 }
