@@ -8,8 +8,8 @@ import (
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
-	"github.com/runlevel/runlevel/internal/rehearse"
 	"github.com/runlevel/runlevel/internal/review/lint"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/ui/look"
 )
 
@@ -19,7 +19,7 @@ const (
 	maxFindings = 2_000
 )
 
-// page returns the report as a page: counts, the stages of a rehearsal, findings by file, and their rules.
+// page returns the report as a page: counts, findings by file, the stages of a rehearsal, and rules.
 func (r Report) page(title string, showSuppressed bool) look.Page {
 	summary, rest, _ := strings.Cut(strings.TrimSpace(r.summary()), "\n")
 	counts := g.Group{h.P(g.Text(summary))}
@@ -32,38 +32,79 @@ func (r Report) page(title string, showSuppressed bool) look.Page {
 			page.Sections = append(page.Sections, look.Section{ID: id, Title: title, Body: body})
 		}
 	}
-	if r.Rehearsal != nil {
-		add("rehearsal", "Rehearsal", r.Rehearsal.html())
-	}
 	add("findings", "Findings", findingsByFile(r.Findings))
 	shown := r.Findings
 	if showSuppressed {
 		add("ignored", "Ignored findings", findingsByFile(r.Suppressed))
 		shown = slices.Concat(shown, r.Suppressed)
 	}
+	if r.Rehearsal != nil {
+		add("rehearsal", "Rehearsal", r.Rehearsal.html())
+	}
 	add("rules", "Rules", explanations(shown))
 	return page
 }
 
-// findingsByFile returns findings in the order of their files.
-func findingsByFile(findings []lint.Finding) g.Group {
-	var body g.Group
-	shown := findings[:min(len(findings), maxFindings)]
-	for len(shown) > 0 {
-		first := shown[0]
-		count := slices.IndexFunc(shown, func(f lint.Finding) bool { return f.File != first.File || f.In != first.In })
-		if count < 0 {
-			count = len(shown)
+// severities are the severities of findings, the worst first, with their tones and names.
+var severities = []struct {
+	lint.Severity
+	tone look.Tone
+	name string
+}{
+	{lint.Error, look.Bad, "error"}, {lint.Warning, look.Waiting, "warning"}, {lint.Info, look.Later, "note"},
+}
+
+func rankOf(f lint.Finding) int {
+	for i, severity := range severities {
+		if severity.Severity == f.Severity {
+			return i
 		}
-		items := g.Map(shown[:count], itemOf)
-		body = append(body, look.Foldable(len(findings) <= maxOpen,
-			g.Group{h.H3(look.Text(fileTitle(first))), g.Textf(" (%d)", count)}, look.Items(items...)))
-		shown = shown[count:]
+	}
+	return len(severities) - 1
+}
+
+// findingsByFile returns findings by file, the worst first. If there are many, files without an error are folded.
+func findingsByFile(findings []lint.Finding) g.Group {
+	type place struct {
+		file string
+		in   lint.Origin
+	}
+	worstFirst := slices.Clone(findings)
+	slices.SortStableFunc(worstFirst, func(a, b lint.Finding) int { return rankOf(a) - rankOf(b) })
+	var places []place
+	byPlace := map[place][]lint.Finding{}
+	for _, f := range worstFirst[:min(len(findings), maxFindings)] {
+		where := place{f.File, f.In}
+		if byPlace[where] == nil {
+			places = append(places, where)
+		}
+		byPlace[where] = append(byPlace[where], f)
+	}
+	var body g.Group
+	for _, where := range places {
+		inFile := byPlace[where]
+		isOpen := len(findings) <= maxOpen || inFile[0].Severity == lint.Error
+		body = append(body, look.Foldable(isOpen, fileHeading(inFile), look.Items(g.Map(inFile, itemOf)...)))
 	}
 	if more := len(findings) - maxFindings; more > 0 {
 		body = append(body, look.More(more, "finding"))
 	}
 	return body
+}
+
+// fileHeading returns the name of a file, and how many findings of each severity it has.
+func fileHeading(findings []lint.Finding) g.Node {
+	counts := make([]int, len(severities))
+	for _, f := range findings {
+		counts[rankOf(f)]++
+	}
+	heading := g.Group{h.H3(look.Text(fileTitle(findings[0])))}
+	for i, severity := range severities {
+		if counts[i] > 0 {
+			heading = append(heading, g.Text(" "), look.State(severity.tone, printable.Count(counts[i], severity.name)))
+		}
+	}
+	return heading
 }
 
 // fileTitle names the file of a finding.
@@ -80,8 +121,8 @@ func fileTitle(f lint.Finding) string {
 
 // itemOf returns a finding with its place and a link to its rule.
 func itemOf(f lint.Finding) g.Node {
-	tones := map[lint.Severity]look.Tone{lint.Error: look.Bad, lint.Warning: look.Waiting, lint.Info: look.Later}
-	item := g.Group{look.State(tones[f.Severity], string(f.Severity)), g.Text(" ")}
+	severity := severities[rankOf(f)]
+	item := g.Group{look.State(severity.tone, severity.name), g.Text(" ")}
 	if f.Object != "" {
 		item = append(item, look.Code(f.Object), g.Text(": "))
 	}
@@ -123,7 +164,8 @@ func explanations(findings []lint.Finding) g.Group {
 	for _, rule := range lint.Rules() {
 		if slices.ContainsFunc(findings, func(f lint.Finding) bool { return f.Rule == rule.ID }) {
 			_, text, _ := strings.Cut(lint.Explain(rule), "\n\n") // after the heading
-			body = append(body, look.Foldable(false, h.H3(g.Text(rule.ID)), h.ID("rule-"+rule.ID), look.Markdown(text)))
+			body = append(body, look.Foldable(false, h.H3(g.Text(rule.ID)),
+				h.Div(h.ID("rule-"+rule.ID), look.Markdown(text)))) // inside, so that a link unfolds it
 		}
 	}
 	return body
@@ -132,27 +174,12 @@ func explanations(findings []lint.Finding) g.Group {
 // html describes the control plane and the stages.
 func (i *RehearsalInfo) html() g.Group {
 	body := g.Map(i.controlPlane(), func(line string) g.Node { return h.P(look.Text(line)) })
-	stages := look.Table{Caption: "Stages", Columns: []string{"Stage", "Objects", "Seconds"}}
-	var levels g.Group
+	stages := look.Table{Caption: "Stages", Columns: []string{"Stage", "Objects", "Seconds", "Levels"}}
 	for _, stage := range i.Stages {
 		stages.Rows = append(stages.Rows, []g.Node{
 			g.Text(stage.Name), g.Textf("%d", stage.Objects), g.Textf("%.1f", stage.Seconds),
+			look.Text(slowestOf(stage)),
 		})
-		if len(stage.Levels) > 0 {
-			levels = append(levels, look.Foldable(false, h.H3(g.Textf("Levels of %s", stage.Name)), levelTable(stage)))
-		}
 	}
-	return append(append(body, stages.Node()), levels...)
-}
-
-// levelTable returns the levels of a stage with their times.
-func levelTable(stage rehearse.Stage) g.Node {
-	table := look.Table{
-		Caption: "Time until all objects were ready, " + stage.Name,
-		Columns: []string{"Level and component", "Seconds"},
-	}
-	for _, level := range stage.Levels {
-		table.Rows = append(table.Rows, []g.Node{look.Text(level.Name), g.Textf("%.1f", level.Seconds)})
-	}
-	return table.Node()
+	return append(body, stages.Node())
 }

@@ -286,16 +286,24 @@ func (i *RehearsalInfo) text() string {
 	text.WriteString(strings.Join(i.controlPlane(), "\n") + "\n")
 	for _, stage := range i.Stages {
 		fmt.Fprintf(&text, "  %s: %s in %.1f s", stage.Name, printable.Count(stage.Objects, "object"), stage.Seconds)
-		if len(stage.Levels) > 1 {
-			slowest := slices.MaxFunc(stage.Levels, func(a, b rehearse.LevelTime) int {
-				return int(1000 * (a.Seconds - b.Seconds))
-			})
-			fmt.Fprintf(&text, ", the slowest of %d levels and components: %s, %.1f s", len(stage.Levels), slowest.Name,
-				slowest.Seconds)
+		if slowest := slowestOf(stage); slowest != "" {
+			text.WriteString(", " + slowest)
 		}
 		text.WriteString("\n")
 	}
 	return text.String()
+}
+
+// slowestOf names the slowest of several levels and components; "" if there is only one.
+func slowestOf(stage rehearse.Stage) string {
+	if len(stage.Levels) < 2 {
+		return ""
+	}
+	slowest := slices.MaxFunc(stage.Levels, func(a, b rehearse.LevelTime) int {
+		return int(1000 * (a.Seconds - b.Seconds))
+	})
+	return fmt.Sprintf("the slowest of %d levels and components: %s, %.1f s", len(stage.Levels), slowest.Name,
+		slowest.Seconds)
 }
 
 // onlyRehearsal turns off all rules except those of a rehearsal and of unreadable files.

@@ -26,7 +26,7 @@ func inspectionPage(r *state.InspectReport) (look.Page, error) {
 	page := look.Page{Title: "Inspection of " + r.Time.Format(time.RFC3339)}
 	files := look.Table{Caption: "Files", Columns: []string{"File", "Contents", "Bytes"}}
 	var contents g.Group
-	room := maxShownBytes
+	room, leftOut := maxShownBytes, 0
 	for i, file := range r.Files {
 		text, err := os.ReadFile(filepath.Join(r.Folder, filepath.FromSlash(file.Path)))
 		if err != nil {
@@ -36,18 +36,30 @@ func inspectionPage(r *state.InspectReport) (look.Page, error) {
 			page.Sections = append(page.Sections, look.Section{ID: "release-" + release, Title: "Release " + release,
 				Body: g.Group{look.Block(string(text), maxShownLines)}})
 		}
-		name := look.Code(file.Path)
-		if room -= len(text); room > 0 {
+		name, about := look.Code(file.Path), look.Text(file.Contents)
+		shown := contentsOf(file.Path, string(text))
+		if size := sizeOf(shown); size <= room {
+			room -= size
 			id := fmt.Sprintf("file-%d", i+1)
 			name = h.A(h.Href("#"+id), name)
-			contents = append(contents, look.Foldable(false, h.H3(look.Text(file.Path)), h.ID(id),
-				contentsOf(file.Path, string(text))))
+			contents = append(contents, look.Foldable(false, h.H3(look.Text(file.Path)),
+				h.Div(h.ID(id), shown))) // inside, so that a link unfolds it
+		} else {
+			leftOut++
+			about = g.Group{about, g.Text(" (not on this page: too big)")}
 		}
-		files.Rows = append(files.Rows, []g.Node{name, look.Text(file.Contents), g.Textf("%d", file.Bytes)})
+		files.Rows = append(files.Rows, []g.Node{name, about, g.Textf("%d", file.Bytes)})
 	}
-	page.Sections = append(page.Sections, look.Section{ID: "files", Title: "Files", Body: g.Group{
-		h.P(g.Text("These files are in the folder "), look.Code(r.Folder), g.Text("; "+withoutSecrets)), files.Node(),
-	}}, look.Section{ID: "contents", Title: "Contents", Body: contents})
+	list := g.Group{h.P(g.Text("These files are in the folder "), look.Code(r.Folder), g.Text("; "+withoutSecrets))}
+	if leftOut > 0 {
+		list = append(list, look.Notice(look.Waiting, h.P(g.Textf("This page has no room for the contents of %s.",
+			printable.Count(leftOut, "file")))))
+	}
+	page.Sections = append(page.Sections,
+		look.Section{ID: "files", Title: "Files", Body: append(list, files.Node())})
+	if len(contents) > 0 {
+		page.Sections = append(page.Sections, look.Section{ID: "contents", Title: "Contents", Body: contents})
+	}
 	if len(r.Unreadable) > 0 {
 		unread := look.Section{ID: "unread", Title: "Could not be read", Body: g.Group{look.List(r.Unreadable)}}
 		page.Sections = append([]look.Section{unread}, page.Sections...)
@@ -55,12 +67,19 @@ func inspectionPage(r *state.InspectReport) (look.Page, error) {
 	return page, nil
 }
 
+// sizeOf returns the bytes of an element on a page.
+func sizeOf(node g.Node) int {
+	var text strings.Builder
+	_ = node.Render(&text) // a strings.Builder does not fail
+	return text.Len()
+}
+
 // contentsOf returns the lines of a file, or the last ones of a log.
 func contentsOf(path, text string) g.Node {
 	if !strings.HasSuffix(path, ".log") {
 		return look.Block(text, maxShownLines)
 	}
-	lines := strings.SplitAfter(text, "\n")
+	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
 	more := max(0, len(lines)-maxShownLines)
 	return g.Group{
 		g.If(more > 0, h.P(g.Text(printable.Count(more, "earlier line")+" left out"))),
