@@ -102,8 +102,8 @@ func releasesWithMarkup() map[string]string {
 	}
 	return map[string]string{
 		"old/0000_10_web_01.yaml": configMap("settings", "}, data: {a: x, list: \"one\\ntwo\"}"),
-		"new/0000_10_web_01.yaml": configMap("settings", "}, data: {a: "+quoted+", list: \"one\\nthree\", big: "+
-			strings.Repeat("x", 1_000_000)+"}"),
+		"new/0000_10_web_01.yaml": configMap("settings", "}, data: {a: "+quoted+", list: \"one\\nthree\", long: "+
+			strings.Repeat("y", 1_000)+"end, big: "+strings.Repeat("x", 1_000_000)+"}"),
 		"old/0000_10_web_02.yaml": configMap("kept", "}"),
 		"new/0000_10_web_02.yaml": configMap("kept", "}"),
 		"old/0000_20_web_01.yaml": configMap("dropped", "}"),
@@ -131,7 +131,9 @@ func TestPlanAndLintAsHTML(t *testing.T) {
 		wants []string
 	}{
 		{[]string{"plan", "old", "new"}, []string{
-			"Update from old to new", "Objects by action", "level 10 · web", "1 changed, 1 unchanged",
+			"Update from old to new", "Needs attention: 2 items", "warning ConfigMap shop/dropped:", "yend",
+			"Left out: parts of 1 long value. This command shows all: runlevel plan old new --all", "Objects by action",
+			"level 10 · web", "1 changed, 1 unchanged",
 			"ConfigMap shop/settings", "0000_10_web_01.yaml:1", "data.a", "- x",
 			"+ </code></li><hostile", "- two", "+ three",
 			"dropped: it stays in the cluster", "to delete it, put this into 0000_20_web_01.yaml:",
@@ -211,6 +213,7 @@ func TestClusterAsHTML(t *testing.T) {
 		{append([]string{"plan", "broken", "--cluster"}, cluster...), []string{
 			"Update of release pages on the cluster", "refused by the cluster", "refused Service default/pages-web",
 			"level 10 · web", "dropped ConfigMap default/pages-settings",
+			"Needs attention: 2 items", "problem Service default/pages-web: ",
 		}},
 		{[]string{"rehearse", "release", "broken", "--patience", "1s"}, []string{
 			"Rehearsal of broken, after release", "rehearsed on Kubernetes v", "StageObjectsSeconds",
@@ -259,6 +262,25 @@ func textOf(report string) string {
 	return text.String()
 }
 
+// TestPlanFoldsWhatNeedsNoAttention plans many changes, and one object that stays behind.
+func TestPlanFoldsWhatNeedsNoAttention(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for side, count := range map[string]int{"old": 102, "new": 101} {
+		for i := range count {
+			write(t, fmt.Sprintf("%s/0000_%d_web_01.yaml", side, 10+i), fmt.Sprintf("{apiVersion: v1, kind: "+
+				"ConfigMap, metadata: {name: c%d, namespace: shop}, data: {a: %s}}\n", i, side))
+		}
+	}
+	code, report := runForOutput([]string{"plan", "old", "new", "-o", "html"})
+	if open := strings.Count(report, "<details open>"); code != 0 || open != 2 ||
+		!strings.Contains(report, "<details open><summary><h3>level 111 · web") {
+		t.Errorf("exit code %d: %d groups and objects are open, want those of the dropped one\n%s", code, open, report)
+	}
+	if strings.Contains(report, "Left out") {
+		t.Error("nothing is left out")
+	}
+}
+
 // TestBigPlanAsHTML checks that the page of a big plan has limits, and the numbers of the rest.
 func TestBigPlanAsHTML(t *testing.T) {
 	folder := t.TempDir()
@@ -273,7 +295,7 @@ func TestBigPlanAsHTML(t *testing.T) {
 	t.Chdir(folder)
 	code, report := runForOutput([]string{"plan", "old", "new", "-o", "html"})
 	checkReport(t, "plan", report)
-	want := "Left out: the details of 4999 objects, and 100 more objects. This command shows all: runlevel plan old new"
+	want := "Left out: the details of 4999 objects, 100 more objects. This command shows all: runlevel plan old new"
 	if code != 0 || !strings.Contains(textOf(report), want) {
 		t.Errorf("exit code %d, and %q is missing in\n%s", code, want, report[len(report)-500:])
 	}

@@ -18,16 +18,18 @@ import (
 	"github.com/runlevel/runlevel/internal/review/plan/show"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/ui/look"
+	"github.com/runlevel/runlevel/pkg/graph/draw"
 )
 
 // Limits of the page of a plan.
 const (
-	maxOpen     = 100    // objects whose details are open
-	maxNamed    = 10_000 // objects
-	maxDetails  = 10_000 // changed fields, and other details of objects
-	maxWarnings = 500
+	maxOpen    = 100    // objects whose details are open
+	maxNamed   = 10_000 // objects
+	maxDetails = 10_000 // changed fields, and other details of objects
+	maxRemarks = 500
 
-	maxLines = 200 // of a tombstone, or of the difference of a text
+	maxLines = 200   // of a tombstone, or of the difference of a text
+	maxValue = 1_500 // characters of a value
 )
 
 // Page returns the page of a plan.
@@ -38,7 +40,7 @@ func Page(printer show.Printer) look.Page {
 
 // Sections returns the counts, the warnings and the objects of a plan.
 func Sections(printer show.Printer) []look.Section {
-	v := view{Printer: printer}
+	v := newView(printer)
 	all := []look.Section{
 		{ID: "summary", Title: "Summary", Body: v.summary()},
 		{ID: "attention", Title: "Needs attention", Body: v.attention()},
@@ -49,7 +51,8 @@ func Sections(printer show.Printer) []look.Section {
 
 // Object returns the changes of the only object of a plan, or that nothing changes.
 func Object(printer show.Printer) g.Group {
-	v := view{Printer: printer, isOpen: true}
+	v := newView(printer)
+	v.isOpen = true
 	body := v.noChange()
 	for _, entry := range printer.Plan.Steps {
 		if !entry.IsNoop() {
@@ -65,14 +68,24 @@ func Object(printer show.Printer) g.Group {
 // A view is a plan on a page.
 type view struct {
 	show.Printer
-	isOpen  bool
-	shown   int // objects so far
-	details int // their details
-	cut     int // objects without their details
+	isOpen    bool
+	shown     int // objects so far
+	details   int // their details
+	cut       int // objects without their details
+	cutValues int
+}
+
+func newView(printer show.Printer) view {
+	printer.MaxValue = maxValue
+	return view{Printer: printer}
 }
 
 func (v *view) summary() g.Group {
 	body := v.noChange()
+	if remarks := v.remarks(); len(remarks) > 0 {
+		body = append(body, h.P(h.A(h.Href("#attention"),
+			look.State(remarks[0].tone, "Needs attention: "+printable.Count(len(remarks), "item")))))
+	}
 	table := look.Table{Caption: "Objects by action", Columns: []string{"Objects", "Action"}}
 	for _, action := range plan.Actions() {
 		if count := v.Plan.Counts[action]; count > 0 {
@@ -116,17 +129,55 @@ func toneOf(action plan.Action) look.Tone {
 	}
 }
 
-// attention returns the findings of the gate and the warnings, the worst first.
-func (v *view) attention() g.Group {
-	items, warnings := look.Texts(v.Notes()), v.Plan.Warnings
-	for _, warning := range warnings[:min(len(warnings), maxWarnings)] {
-		items = append(items, g.Group{look.Code(warning.ID.String()), g.Text(": "), look.Text(warning.Message)})
+// toneOfWarning returns the tone of a warning: bad if the update fails, or something that it breaks.
+func toneOfWarning(warning plan.Warning) look.Tone {
+	switch warning.Reason {
+	case plan.Refused, plan.VersionRemoved, plan.StillUsed, plan.Contradiction:
+		return look.Bad
+	case plan.NotChecked:
+		return look.Unknown
+	default:
+		return look.Waiting
 	}
-	if len(items) == 0 {
+}
+
+// A remark is a finding of the gate, an unknown fact, or a warning.
+type remark struct {
+	tone look.Tone
+	text g.Node
+}
+
+// remarks returns what needs attention, the worst first.
+func (v *view) remarks() []remark {
+	var all []remark
+	for i, note := range v.Notes() { // those of the gate come first
+		tone := look.Waiting
+		if gate := v.Plan.Cluster.Gate; i >= len(gate) {
+			tone = look.Unknown
+		} else if gate[i].Severity == plan.Blocking {
+			tone = look.Bad
+		}
+		all = append(all, remark{tone, look.Text(note)})
+	}
+	for _, warning := range v.Plan.Warnings {
+		all = append(all, remark{toneOfWarning(warning),
+			g.Group{look.Code(warning.ID.String()), g.Text(": "), look.Text(warning.Message)}})
+	}
+	slices.SortStableFunc(all, func(a, b remark) int { return draw.CompareUrgency(a.tone, b.tone) })
+	return all
+}
+
+// attention lists what needs attention.
+func (v *view) attention() g.Group {
+	remarks := v.remarks()
+	if len(remarks) == 0 {
 		return nil
 	}
-	body := g.Group{look.Items(items...)}
-	if more := len(warnings) - maxWarnings; more > 0 {
+	words := map[look.Tone]string{look.Bad: "problem", look.Waiting: "warning", look.Unknown: "not known"}
+	body := g.Group{look.Items(g.Map(remarks[:min(len(remarks), maxRemarks)], func(r remark) g.Node {
+		return g.Group{look.State(r.tone, words[r.tone]), g.Text(" "), r.text}
+	})...)}
+	if more := len(remarks) - maxRemarks; more > 0 {
 		body = append(body, look.More(more, "warning"))
 	}
 	return body
@@ -145,12 +196,28 @@ func (v *view) objects() g.Group {
 			body = append(body, v.group(group))
 		}
 	}
-	if v.cut > 0 || total > maxNamed {
-		body = append(body, h.P(g.Textf("Left out: the details of %s, and %s. This command shows all: ",
-			printable.Count(v.cut, "object"), printable.Count(max(0, total-maxNamed), "more object")),
-			look.Command(v.Command)))
+	return append(v.leftOut(total-maxNamed), body...)
+}
+
+// leftOut returns what is not on the page, and the command that shows it.
+func (v *view) leftOut(more int) g.Group {
+	var parts []string
+	if v.cut > 0 {
+		parts = append(parts, "the details of "+printable.Count(v.cut, "object"))
 	}
-	return body
+	if more > 0 {
+		parts = append(parts, printable.Count(more, "more object"))
+	}
+	command := v.Command
+	if v.cutValues > 0 {
+		parts = append(parts, "parts of "+printable.Count(v.cutValues, "long value"))
+		command += " --all"
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return g.Group{h.P(g.Text("Left out: "+strings.Join(parts, ", ")+". This command shows all: "),
+		look.Command(command))}
 }
 
 func (v *view) group(group *show.Group) g.Node {
@@ -168,8 +235,15 @@ func (v *view) group(group *show.Group) g.Node {
 		}
 		items = append(items, v.entry(group, entry))
 	}
-	return look.Foldable(v.isOpen, g.Group{h.H3(look.Text(group.Title)), g.Text(" " + group.Summary())},
+	isOpen := v.isOpen || slices.ContainsFunc(group.Entries, needsAttention)
+	return look.Foldable(isOpen, g.Group{h.H3(look.Text(group.Title)), g.Text(" " + group.Summary())},
 		append(content, look.Items(items...))...)
+}
+
+// needsAttention reports whether an object is deleted, stays behind, or is refused.
+func needsAttention(entry plan.ObjectPlan) bool {
+	return slices.Contains([]look.Tone{look.Deleted, look.Waiting, look.Bad}, toneOf(entry.Action)) ||
+		len(entry.Refused()) > 0
 }
 
 func (v *view) entry(group *show.Group, entry plan.ObjectPlan) g.Node {
@@ -188,6 +262,10 @@ func (v *view) entry(group *show.Group, entry plan.ObjectPlan) g.Node {
 	items := look.Texts(details.Hooks)
 	for _, change := range details.Changes {
 		items = append(items, difference(change))
+		v.details += (len(change.Old) + len(change.New)) / maxValue // long values take the room of others
+		if change.IsCut {
+			v.cutValues++
+		}
 	}
 	items = append(items, look.Texts(details.Foreign)...)
 	if details.Rest != "" {
@@ -203,7 +281,7 @@ func (v *view) entry(group *show.Group, entry plan.ObjectPlan) g.Node {
 		return head
 	}
 	v.details += len(items)
-	return look.Foldable(v.isOpen, head, look.Items(items...))
+	return look.Foldable(v.isOpen || needsAttention(entry), head, look.Items(items...))
 }
 
 // difference returns the change of a field, with the old value above the new one.

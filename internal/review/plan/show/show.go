@@ -10,6 +10,7 @@ package show
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"path"
 	"strings"
 
@@ -26,6 +27,8 @@ type Printer struct {
 	All bool
 	// Command is the command that prints the whole plan, for the note on what Markdown has cut.
 	Command string
+	// MaxValue is how many characters of a value are shown; 0 has as many as fit a terminal.
+	MaxValue int
 	// PathOf returns the source of a file of the release, for hints at what to edit. Nil returns the
 	// file itself.
 	PathOf func(file string) string
@@ -243,7 +246,7 @@ func (pr Printer) Details(g *Group, e plan.ObjectPlan, limit int) Details {
 		case limit > 0 && len(d.Changes) == limit:
 			more++
 		default:
-			d.Changes = append(d.Changes, differenceOf(e.Kind, change, pr.All && limit == 0))
+			d.Changes = append(d.Changes, differenceOf(e.Kind, change, pr.maxValue(limit)))
 		}
 	}
 	d.Rest = unlistedCounts(descriptions, more)
@@ -252,6 +255,18 @@ func (pr Printer) Details(g *Group, e plan.ObjectPlan, limit int) Details {
 	}
 	d.Tombstone, d.File, d.Language = pr.tombstone(e)
 	return d
+}
+
+// maxValue returns how many characters of a value are shown, beside a limit of fields.
+func (pr Printer) maxValue(limit int) int {
+	switch {
+	case pr.MaxValue > 0:
+		return pr.MaxValue
+	case pr.All && limit == 0:
+		return math.MaxInt
+	default:
+		return maxValueLength
+	}
 }
 
 // isDescription reports whether a change is one of a schema's description, and not of the schema of a

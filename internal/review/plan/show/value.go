@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// maxValueLength limits the shown characters of a value.
+// maxValueLength limits the shown characters of a value in a terminal.
 const maxValueLength = 72
 
 // A Difference is the change of a field: in a line, or in several.
@@ -22,12 +22,13 @@ type Difference struct {
 	Path     string
 	Old, New string   // values in one line
 	Lines    []string // lines of a text that differ, with "-" or "+" in front
+	IsCut    bool     // the values are longer
 	Remark   string   // why the change needs attention; "" if it does not
 }
 
-// differenceOf formats a change of an object of some kind, and cuts long values unless all is
-// set.
-func differenceOf(kind string, change plan.FieldChange, all bool) Difference {
+// differenceOf formats a change of an object of some kind, with so many characters of a value.
+func differenceOf(kind string, change plan.FieldChange, most int) Difference {
+	hasRoom := most > maxValueLength // for many lines, too
 	d := Difference{Path: printable.Line(pathOf(kind, change.Path))}
 	switch {
 	case change.Refused:
@@ -38,22 +39,20 @@ func differenceOf(kind string, change plan.FieldChange, all bool) Difference {
 	old, isText := change.Old.(string)
 	next, isTextToo := change.New.(string)
 	isPlain := isText && isTextToo // needs no quotes: a number can't be mistaken for a text
-	if (isPlain || all) && strings.Contains(old+next, "\n") {
+	if (isPlain || hasRoom) && strings.Contains(old+next, "\n") {
 		var before, after string
 		d.Old, before = linesOf(change.Old)
 		d.New, after = linesOf(change.New)
 		d.Lines = lineDiff(before, after)
-		if !all {
+		if !hasRoom {
 			d.Lines = firstLines(d.Lines)
 		}
 		return d
 	}
 	d.Old, d.New = text(change.Old, isPlain), text(change.New, isPlain)
-	if all {
-		return d
-	}
-	if utf8.RuneCountInString(d.Old) > maxValueLength || utf8.RuneCountInString(d.New) > maxValueLength {
-		d.Old, d.New = cutAroundDifference(d.Old, d.New)
+	if utf8.RuneCountInString(d.Old) > most || utf8.RuneCountInString(d.New) > most {
+		d.Old, d.New = cutAroundDifference(d.Old, d.New, most)
+		d.IsCut = true
 	}
 	return d
 }
@@ -131,24 +130,24 @@ func countLines(text string) string {
 }
 
 // cutAroundDifference shortens two values to the text around their first difference.
-func cutAroundDifference(old, next string) (string, string) {
+func cutAroundDifference(old, next string, most int) (string, string) {
 	a, b := []rune(old), []rune(next)
 	same := 0
 	for same < min(len(a), len(b)) && a[same] == b[same] {
 		same++
 	}
-	return cut(a, same), cut(b, same)
+	return cut(a, same, most), cut(b, same, most)
 }
 
 // context counts the equal characters that are shown in front of a difference.
 const context = 20
 
-func cut(text []rune, difference int) string {
-	if len(text) <= maxValueLength {
+func cut(text []rune, difference, most int) string {
+	if len(text) <= most {
 		return string(text)
 	}
-	start := max(0, min(difference-context, len(text)-maxValueLength))
-	end := min(len(text), start+maxValueLength)
+	start := max(0, min(difference-context, len(text)-most))
+	end := min(len(text), start+most)
 	shown := string(text[start:end])
 	if start > 0 {
 		shown = "…" + shown
@@ -167,7 +166,7 @@ func firstLines(lines []string) []string {
 	more := len(lines) - maxLines
 	lines = lines[:min(len(lines), maxLines)]
 	for i, line := range lines {
-		lines[i] = line[:len("- ")] + cut([]rune(line[len("- "):]), 0)
+		lines[i] = line[:len("- ")] + cut([]rune(line[len("- "):]), 0, maxValueLength)
 	}
 	if more > 0 {
 		lines = append(lines, "and "+printable.Count(more, "more line"))
