@@ -73,6 +73,10 @@ func (r *Release) knownPhases() map[kinds.ID]Phase {
 		known[id] = Failed
 	}
 	for _, answer := range r.Status.Objects {
+		isDeleted := answer.State == why.Terminating || answer.State == why.Kept
+		if isDeleted && r.Status.Progress != nil {
+			continue // done for the apply, unless that reports it
+		}
 		if phase, isWrong := phases[answer.State]; isWrong {
 			known[answer.Object] = phase
 		}

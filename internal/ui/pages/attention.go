@@ -19,6 +19,9 @@ const (
 	maxRows  = 200
 )
 
+// deletedSince is the reason why an object of a complete release is missing.
+const deletedSince = "deleted since it was applied"
+
 // objectTones are the tones of the states of objects.
 var objectTones = map[why.ObjectState]look.Tone{
 	why.Ready: look.Good, why.Deleted: look.Good, why.Absent: look.Bad, why.NotReady: look.Waiting,
@@ -60,7 +63,12 @@ func (v releaseView) attention() look.Section {
 			h.P(look.Prose(v.Status.Time, n.Message)), look.List(n.Pods),
 			h.P(g.Text("To resolve it: "), advice(n.Resolution))))
 	}
-	objects := slices.DeleteFunc(slices.Clone(v.Status.Objects), func(a *why.Answer) bool {
+	var objects []*why.Answer
+	for _, id := range v.Status.MissingObjects {
+		objects = append(objects,
+			&why.Answer{Object: id, State: why.Absent, Messages: []why.Message{{Text: deletedSince}}})
+	}
+	objects = slices.DeleteFunc(append(objects, v.Status.Objects...), func(a *why.Answer) bool {
 		return a.State == why.Blocked || a.State == why.Changed || v.isPendingDelete(a.Object)
 	})
 	for _, answer := range objects[:min(maxItems, len(objects))] {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"time"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
@@ -30,7 +31,7 @@ const (
 // graphSection returns the graph of a release as a picture, and the same as a table: for narrow pages, for the
 // keyboard, and for screen readers.
 func (s *Site) graphSection(r *live.Release, query url.Values) look.Section {
-	view := &graphView{site: s, release: r, waits: waitsOf(r)}
+	view := &graphView{site: s, release: r, waits: waitsOf(r), parts: partsOf(r.Status.Objects)}
 	section := look.Section{ID: "graph", Title: "Graph"}
 	switch {
 	case r.Graph != nil && len(r.Nodes) == len(r.Graph.Nodes):
@@ -57,8 +58,7 @@ type graphView struct {
 	release *live.Release
 	waits   map[kinds.ID]string
 	picture draw.Picture
-	names   [][2]string // levels and components of nodes
-	walk    *graph.Walk
+	parts   releaseParts
 	rows    []*graphRow
 }
 
@@ -97,8 +97,11 @@ func (v *graphView) draw(query url.Values) {
 	}
 	for _, node := range v.release.Nodes {
 		state := stateOf(node)
-		if v.release.Status.Uninstall != nil && node.Phase == live.Done {
+		switch {
+		case v.release.Status.Uninstall != nil && node.Phase == live.Done:
 			state.Word = "deleted"
+		case v.release.Status.Progress == nil && node.Phase == live.Failed:
+			state.Word = "missing"
 		}
 		v.picture.States = append(v.picture.States, state)
 	}
@@ -141,19 +144,16 @@ func (v *graphView) objects(filters ...string) string {
 
 // addNodes adds a row for each component of a level, which may have several nodes, in the order of the files.
 func (v *graphView) addNodes() {
-	v.walk = walkTo(v.release)
 	home, tasks := map[[2]string]*graphRow{}, map[*graphRow]int{}
 	for i, node := range v.release.Graph.Nodes {
-		v.names = append(v.names, [2]string{})
 		if len(node.Tasks) == 0 {
 			continue
 		}
 		level, component := v.picture.Names(i)
-		v.names[i] = [2]string{level, component}
-		row := home[v.names[i]]
+		row := home[[2]string{level, component}]
 		if row == nil {
 			row = &graphRow{level: level, component: component, state: v.picture.States[i]}
-			home[v.names[i]], tasks[row] = row, node.Tasks[0]
+			home[[2]string{level, component}], tasks[row] = row, node.Tasks[0]
 			v.rows = append(v.rows, row)
 		} else {
 			row.state = sum(row.state, v.picture.States[i])
@@ -176,19 +176,6 @@ func sum(a, b draw.State) draw.State {
 	a.Done += b.Done
 	a.Total += b.Total
 	return a
-}
-
-// walkTo returns a walk through the nodes that are done.
-func walkTo(r *live.Release) *graph.Walk {
-	walk := r.Graph.Walk()
-	for ready := walk.Ready(); len(ready) > 0; ready = walk.Ready() {
-		for _, node := range ready {
-			if r.Nodes[node].Phase == live.Done {
-				walk.Done(node, graph.OK)
-			}
-		}
-	}
-	return walk
 }
 
 // addLevels adds the rows of the progress, without the files of the release.
@@ -230,6 +217,9 @@ func waitsOf(r *live.Release) map[kinds.ID]string {
 		if text != "" && !answer.Done {
 			waits[answer.Object] = text
 		}
+	}
+	for _, id := range r.Status.MissingObjects {
+		waits[id] = deletedSince
 	}
 	if r.Status.Progress != nil {
 		for _, wait := range r.Status.Progress.Waits {
@@ -330,34 +320,43 @@ func counts(state draw.State) string {
 	return fmt.Sprintf("%d of %s", state.Done, printable.Count(state.Total, "manifest"))
 }
 
-// reasons returns the objects of a component that wait or have failed, or else the components that must be done before.
+// reasons returns the objects of a component that wait or have failed, or else those that hold it up.
 func (v *graphView) reasons(row *graphRow) g.Node {
-	var waiting, before g.Group
+	var lines g.Group
+	var parts []string
+	if len(row.nodes) == 0 { // without the files, a component is known by its name
+		parts = append(parts, "level "+row.level+", "+row.component)
+	}
 	for _, node := range row.nodes {
 		for _, task := range v.release.Graph.Nodes[node].Tasks {
 			id := kinds.IDOf(v.release.Graph.Tasks[task].Object())
 			if wait := v.waits[id]; wait != "" {
-				waiting = append(waiting, h.P(v.site.objectLink(v.release, id), g.Text(": "),
-					look.Prose(v.release.Status.Time, wait)))
+				lines = append(lines, v.reason(id, nil, wait))
+			}
+			if part, isBlocked := v.parts.blocked[id]; isBlocked && !slices.Contains(parts, part) {
+				parts = append(parts, part)
 			}
 		}
 	}
-	known := map[[2]string]bool{{row.level, row.component}: true}
-	for _, node := range row.nodes {
-		if v.release.Nodes[node].Phase != live.Blocked || len(waiting) > 0 {
-			continue
-		}
-		for _, other := range v.walk.WhyBlocked(node) {
-			if name := v.names[other]; !known[name] {
-				known[name] = true
-				before = append(before, h.P(g.Text("after "), look.Link{Text: printable.Line(name[0] + " " + name[1]),
-					Address: v.addressOf(other)}.Node()))
-			}
+	if len(lines) == 0 {
+		for _, a := range v.parts.holders(parts...) {
+			lines = append(lines, v.reason(a.Object, a.Since, cmp.Or(a.For, a.State.Text())))
 		}
 	}
-	lines := append(waiting, before...)
 	if more := len(lines) - maxWaits; more > 0 {
 		lines = append(lines[:maxWaits], h.P(g.Textf("and %d more", more)))
 	}
 	return lines
+}
+
+// maxReason limits the characters of a reason: the list of what needs attention has all.
+const maxReason = 120
+
+// reason returns an object with the reason why it is not done.
+func (v *graphView) reason(id kinds.ID, since *time.Time, text string) g.Node {
+	now, age := v.release.Status.Time, g.Node(nil)
+	if since != nil {
+		age = g.Group{g.Text(", for "), look.Age(now, *since)}
+	}
+	return h.P(v.site.objectLink(v.release, id), age, g.Text(": "), look.Prose(now, printable.Shorten(text, maxReason)))
 }

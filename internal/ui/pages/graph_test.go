@@ -57,7 +57,8 @@ func tasksOf(levels, components int) []graphTask {
 // releaseAt returns a release whose nodes are done up to a middle one, which is in a phase, as the next ones are in
 // others.
 func releaseAt(tasks []graphTask, phases ...live.Phase) *live.Release {
-	r := &live.Release{Namespace: "shop", Status: &state.Status{Release: "shop", Mode: "update"}}
+	r := &live.Release{Namespace: "shop", Status: &state.Status{Release: "shop", Mode: "update",
+		Progress: &progress.Progress{}}}
 	r.Graph = graph.Build(tasks, graph.Options{})
 	r.Nodes = make([]live.NodeState, len(r.Graph.Nodes))
 	for i, node := range r.Graph.Nodes {
@@ -72,13 +73,16 @@ func releaseAt(tasks []graphTask, phases ...live.Phase) *live.Release {
 		switch phase {
 		case live.Done:
 			r.Nodes[i].Done = total
+		case live.Blocked:
+			r.Status.Objects = append(r.Status.Objects, &why.Answer{Node: "later", After: []string{"waiting"},
+				Object: kinds.IDOf(r.Graph.Tasks[node.Tasks[0]].Object()), State: why.Blocked})
 		case live.Failed:
 			r.Nodes[i].Done, r.Nodes[i].Failed = 1, 1
 		case live.Waits:
 			r.Nodes[i].Waiting = 1
 			last := r.Graph.Tasks[node.Tasks[len(node.Tasks)-1]]
 			r.Status.Objects = append(r.Status.Objects, &why.Answer{
-				Object: kinds.IDOf(last.Object()), For: "1 of 3 pods are ready <script>"})
+				Node: "waiting", Object: kinds.IDOf(last.Object()), For: "1 of 3 pods are ready <script>"})
 		}
 	}
 	return r
@@ -159,11 +163,14 @@ func TestGraphOfARelease(t *testing.T) {
 		`<svg class="graph"`, `id="node-`, `tabindex="-1" href="/releases/shop/shop/objects?component=component-0&`,
 		`<summary><strong>Level 20</strong>`, `failed`, `waiting`, `1 of 3 pods are ready &lt;script&gt;`,
 		`<th scope="col">Reason</th>`,
-		`<p>after <a href=`, `>20 component-1</a></p>`, `kind=Deployment.apps&amp;`, `Deployment shop/20_component-0_2</a>: 1 of 3`,
+		`kind=Deployment.apps&amp;`, `Deployment shop/20_component-0_2</a>: 1 of 3`,
 	} {
 		if !strings.Contains(section, want) {
 			t.Errorf("%s is not in the section", want)
 		}
+	}
+	if strings.Count(section, `Deployment shop/20_component-0_2</a>: 1 of 3`) < 2 {
+		t.Error("no later component names what holds it up")
 	}
 	if strings.Contains(section, "<script>") || strings.Contains(section, " style=") {
 		t.Error("the section has a script, or inline styles")

@@ -59,12 +59,13 @@ func (v releaseView) deleteReasons(pending state.PendingDelete) g.Node {
 	return g.Group{reasons, h.P(whyCommand(v.Namespace, pending.Object))}
 }
 
-// drift returns the objects that differ from the release, or are missing.
+// drift returns the objects that differ from the release, and the number of missing objects whose names are not known.
 func (v releaseView) drift() look.Section {
 	changed := slices.DeleteFunc(slices.Clone(v.Status.Objects), func(a *why.Answer) bool {
 		return a.State != why.Changed
 	})
-	if len(changed)+v.Status.Missing == 0 {
+	unnamed := v.Status.Missing - len(v.Status.MissingObjects)
+	if len(changed) == 0 && unnamed <= 0 {
 		return look.Section{}
 	}
 	table := look.Table{Caption: "Objects that differ from the release", Columns: []string{"Object", "State", "Why"}}
@@ -84,14 +85,8 @@ func (v releaseView) drift() look.Section {
 			v.link(a.Object), look.State(look.Waiting, a.State.Text()), v.messages(reasons),
 		})
 	}
-	for _, id := range v.Status.MissingObjects[:min(maxRows, len(v.Status.MissingObjects))] {
-		table.IDs = append(table.IDs, objectID("missing", id))
-		table.Rows = append(table.Rows, []g.Node{
-			v.link(id), look.State(look.Bad, "missing"), g.Text("It was deleted since it was applied."),
-		})
-	}
 	body := g.Group{g.If(len(table.Rows) > 0, table.Node())}
-	if unnamed := v.Status.Missing - len(v.Status.MissingObjects); unnamed > 0 {
+	if unnamed > 0 {
 		body = append(body, h.P(g.Text(printable.Count(unnamed, "object")+
 			" deleted since the release was applied; the names are not known.")))
 	}

@@ -64,7 +64,7 @@ func (s *Site) release(ctx context.Context, namespace, name string, query url.Va
 // sections returns the sections that have something to say.
 func (v releaseView) sections(query url.Values) []look.Section {
 	all := []look.Section{
-		v.outage(), v.summary(), v.attention(), v.site.graphSection(v.Release, query), v.blocked(), v.deletes(),
+		v.outage(), v.summary(), v.attention(), v.site.graphSection(v.Release, query), v.deletes(),
 		v.drift(), v.repairs(), v.gates(), v.operators(), v.hooks(), v.tests(), v.version(), v.latestEvents(),
 		v.history(), v.unknown(),
 	}
