@@ -111,13 +111,13 @@ func Fold(id, summary string, content g.Node) g.Node {
 	return Foldable(false, Text(summary), h.ID(id), content)
 }
 
-// Age returns how long ago a time was.
+// Age returns how long ago a time was. Files have the time itself, too.
 func Age(now, moment time.Time) g.Node {
-	return timeElement(moment, printable.Age(now, moment))
+	return timeElement(moment, printable.Age(now, moment), h.Class("exact"))
 }
 
-func timeElement(moment time.Time, age string) g.Node {
-	return h.Time(h.DateTime(moment.UTC().Format(time.RFC3339)), g.Text(age))
+func timeElement(moment time.Time, age string, attributes ...g.Node) g.Node {
+	return h.Time(h.DateTime(moment.UTC().Format(time.RFC3339)), g.Group(attributes), g.Text(age))
 }
 
 // Command returns a command that helps.

@@ -56,11 +56,14 @@ const (
 	ScriptAddress = "/assets/page.js"
 )
 
-// WriteFile writes a page that needs no other file.
+// WriteFile writes a page that needs no other file. It may be read days later, so ages have their times.
 func (p Page) WriteFile(out io.Writer) error {
 	rendered, err := p.Render()
 	if err != nil {
 		return err
+	}
+	for i, item := range rendered.parts {
+		rendered.parts[i].html = exactAges.ReplaceAllString(item.html, "$0 <small>($1)</small>")
 	}
 	return rendered.write(out, h.StyleEl(g.Raw(Style)), nil)
 }

@@ -28,7 +28,10 @@ type part struct {
 }
 
 // ages are the texts of ages, which differ each time without a change.
-var ages = regexp.MustCompile(`(<time datetime="[^"]*">)[^<]*`)
+var ages = regexp.MustCompile(`(<time datetime="[^"]*"[^>]*>)[^<]*`)
+
+// exactAges are the elements of Age, with "ago" after them.
+var exactAges = regexp.MustCompile(`<time datetime="([^"]*)" class="exact">[^<]*</time>( ago)?`)
 
 // Render returns the page as HTML.
 func (p Page) Render() (*Rendered, error) {

@@ -66,6 +66,7 @@ type box struct {
 	reasons    []string // reasons for the levels of the tasks, each once
 	tombstones int
 	isLater    bool // the next update deletes the objects of tombstones, not this run
+	isDone     bool // the run has applied and deleted everything
 	hooks      int  // lifecycle hooks of Deployments
 	isBarrier  bool // a Job, which all later tasks wait for
 }
@@ -73,6 +74,9 @@ type box struct {
 // box describes a node that has tasks.
 func (p Picture) box(node int) box {
 	b := box{node: node, isLater: !p.isUpdate()}
+	if state, isKnown := p.stateOf(b); isKnown {
+		b.isDone = state.Tone == Good
+	}
 	for _, taskIndex := range p.Graph.Nodes[node].Tasks {
 		task := p.Graph.Tasks[taskIndex]
 		b.tasks = append(b.tasks, task)
@@ -138,14 +142,18 @@ const later = " (to delete later)"
 
 // deletes returns how many tombstones a box has.
 func (b box) deletes() string {
-	if b.isLater {
+	switch {
+	case b.isLater:
 		return fmt.Sprintf("%d to delete later", b.tombstones)
+	case b.isDone:
+		return fmt.Sprintf("%d deleted", b.tombstones)
+	default:
+		return fmt.Sprintf("%d to delete", b.tombstones)
 	}
-	return fmt.Sprintf("%d to delete", b.tombstones)
 }
 
-// isRed reports whether the run deletes objects of a box.
-func (b box) isRed() bool { return b.tombstones > 0 && !b.isLater }
+// isRed reports whether the run is going to delete objects of a box.
+func (b box) isRed() bool { return b.tombstones > 0 && !b.isLater && !b.isDone }
 
 // because returns why the tasks of a box have their levels, in brackets; "" if that follows from files or kinds.
 func (b box) because() string {

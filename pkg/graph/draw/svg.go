@@ -20,7 +20,8 @@ const (
 	barHeight   = 32
 	arrowHeight = 24
 	padding     = 10
-	perRow      = (pageWidth - labelWidth - padding + gap) / (minBoxWidth + gap)
+	textGap     = 12 // from the frame of a box to its text
+	rowWidth    = pageWidth - labelWidth - padding
 )
 
 // SVG writes the graph as a picture: levels as bands from top to bottom, the nodes
@@ -56,6 +57,7 @@ type drawing struct {
 	picture              Picture
 	bands, curves, boxes strings.Builder
 	y, steps             int
+	isParallel           bool          // bands below each other are of the same step
 	frames               map[int]frame // the place of each node
 }
 
@@ -71,6 +73,7 @@ func (p Picture) draw(head int) *drawing {
 		case i > 0 && band.rank != rank:
 			d.arrow()
 		case i > 0:
+			d.isParallel = true
 			d.y += gap / 2
 		}
 		rank = band.rank
@@ -92,10 +95,14 @@ func (p Picture) draw(head int) *drawing {
 
 // head returns the title and the legend.
 func (d *drawing) head() string {
+	order := "levels from top to bottom"
+	if d.isParallel {
+		order = "bands without an arrow between them start together"
+	}
 	lines := []string{
-		printable.Count(len(d.picture.Graph.Tasks), "manifest") + " in " + printable.Count(d.steps, "step") +
-			": levels from top to bottom; boxes of a band run side by side, their manifests in a row;",
-		"a bar is a Job, which nothing overtakes",
+		printable.Count(len(d.picture.Graph.Tasks), "manifest") + " in " + printable.Count(d.steps, "step") + ": " +
+			order + "; boxes of a band run side by side,",
+		"their manifests in a row; a bar is a Job, which nothing overtakes",
 	}
 	if d.picture.deletes() {
 		lines[1] += "; red deletes"
@@ -115,15 +122,25 @@ func (d *drawing) arrow() {
 	d.y += arrowHeight
 }
 
+// perRow returns how many boxes with their names have room beside each other: two, even if names are longer.
+func (b band) perRow() int {
+	widest := minBoxWidth
+	for _, box := range b.boxes {
+		widest = max(widest, int(name.width(box.title()))+1+2*textGap)
+	}
+	return max(2, (rowWidth+gap)/(widest+gap))
+}
+
 // band draws the boxes of one level. They fill the rows, which have about as many boxes each.
 func (d *drawing) band(b band) {
 	count := len(b.boxes)
 	if len(b.folded) > 0 {
 		count++
 	}
+	perRow := b.perRow()
 	rows := (count + perRow - 1) / perRow
 	columns := (count + rows - 1) / rows
-	width := (pageWidth-labelWidth-padding+gap)/columns - gap
+	width := (rowWidth+gap)/columns - gap
 	height := rows*(boxHeight+gap) - gap + 2*padding
 	fmt.Fprintf(&d.bands, "<g class=\"level-band\"><rect class=\"band\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\"/>"+
 		"<text class=\"level\" x=\"14\" y=\"%d\">%s</text></g>\n", d.y, pageWidth, height, d.y+height/2+5,
@@ -142,9 +159,9 @@ func (d *drawing) band(b band) {
 
 // box draws the name, the state or the content, and the kinds of a node.
 func (d *drawing) box(b box, place frame) {
-	left, room := place.x+12, place.width-24
+	left, room := place.x+textGap, place.width-2*textGap
 	d.open("node", "box", b, place)
-	d.text("name", left, place.y+19, name.fit(b.title(), room))
+	d.text("name", left, place.y+19, name.fitMiddle(b.title(), room))
 	used := int(small.width(b.content()))
 	if state, isKnown := d.picture.stateOf(b); isKnown {
 		used = d.state(state, left, place.y+35)
@@ -165,15 +182,15 @@ func (d *drawing) box(b box, place frame) {
 
 // barrier draws a Job.
 func (d *drawing) barrier(b box) {
-	baseline, room := d.y+21, pageWidth-labelWidth-120
+	baseline := d.y + 21
 	d.open("barrier", "bar", b, frame{0, d.y, pageWidth, barHeight})
 	d.text("bar-name", 14, baseline, name.fit(b.level(), labelWidth-18))
-	left := labelWidth + 12
+	left := labelWidth + textGap
 	if state, isKnown := d.picture.stateOf(b); isKnown {
 		left += d.state(state, left, baseline) + 16
-		room -= left - labelWidth
 	}
-	d.text("bar-name", left, baseline, name.fit(b.title(), room))
+	room := pageWidth - textGap - b.widthAtEnd() - left
+	d.text("bar-name", left, baseline, name.fitMiddle(b.title(), room))
 	d.atEnd(b, pageWidth-12, baseline)
 	d.close(b)
 	d.y += barHeight
@@ -292,6 +309,8 @@ func (d *drawing) hover(b box) string {
 			switch {
 			case task.IsTombstone() && b.isRed():
 				line = "delete " + line
+			case task.IsTombstone() && b.isDone && !b.isLater:
+				line = "deleted: " + line
 			case task.IsTombstone():
 				line += later
 			}

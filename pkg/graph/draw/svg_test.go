@@ -115,3 +115,61 @@ func TestStatesOfARun(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesOfALevelDiffer draws names that begin with the same words.
+func TestNamesOfALevelDiffer(t *testing.T) {
+	for _, word := range []string{"component-with-a-long-name", strings.Repeat("component-", 10)} {
+		var tasks []task
+		for i := range 9 {
+			tasks = append(tasks, task{fmt.Sprintf("0000_10_%s%d_x", word, i), "ConfigMap", "x", false})
+		}
+		names := map[string]bool{}
+		for _, text := range svgOf(t, tasks, graph.Update).find("text", "name") {
+			names[text.Text] = true
+			if isCut := strings.Contains(text.Text, "…"); isCut == (len(word) < 30) {
+				t.Errorf("a box is named %s", text.Text)
+			}
+		}
+		if len(names) != len(tasks) {
+			t.Errorf("the boxes are named %v", names)
+		}
+	}
+}
+
+// TestLegend draws levels that an install starts together, and an update one after the other.
+func TestLegend(t *testing.T) {
+	tasks := []task{{"0000_10_a_x", "ConfigMap", "one", false}, {"0000_20_b_x", "ConfigMap", "two", false}}
+	for mode, want := range map[graph.Mode]string{
+		graph.Update: "levels from top to bottom", graph.Install: "bands without an arrow between them start together",
+	} {
+		if legend := svgOf(t, tasks, mode).find("text", "small")[0].Text; !strings.Contains(legend, want) {
+			t.Errorf("%s: the legend is %q", mode, legend)
+		}
+	}
+}
+
+// TestDeletesOfARun draws tombstones before and after an update deletes their objects.
+func TestDeletesOfARun(t *testing.T) {
+	tasks := []task{{"0000_10_a_x", "ConfigMap", "old", true}, {"0000_20_b_x", "Job", "old", true}}
+	for state, want := range map[draw.State]string{
+		{Tone: draw.Later, Word: "later", Total: 1}:        "1 to delete",
+		{Tone: draw.Good, Word: "done", Done: 1, Total: 1}: "1 deleted",
+	} {
+		p := draw.Picture{Graph: graph.Build(tasks, graph.Options{}), States: []draw.State{state, state}}
+		p.Link = func(int) string { return "" }
+		embedded := p.Embedded()
+		isRed := strings.Count(embedded, `class="red"`) == 2
+		if strings.Count(embedded, ">"+want+"<") != 2 || isRed != (state.Tone == draw.Later) {
+			t.Errorf("%s: %s", state.Word, embedded)
+		}
+	}
+}
+
+// TestLongNameOfAJob draws the name of a Job, which has all of the bar.
+func TestLongNameOfAJob(t *testing.T) {
+	name := strings.Repeat("x", 90)
+	svg := svgOf(t, []task{{"0000_20_b_x", "Job", name, false}}, graph.Update)
+	if names := svg.find("text", "bar-name"); names[1].Text != "job "+name {
+		t.Errorf("the bar has %q", names[1].Text)
+	}
+}

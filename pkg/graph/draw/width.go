@@ -64,3 +64,18 @@ func (f font) fit(text string, most int) string {
 	}
 	return text
 }
+
+// fitMiddle cuts a name to a width in pixels. It keeps both ends: names of a level often begin with the same words.
+func (f font) fitMiddle(text string, most int) string {
+	if f.width(text) <= float64(most) {
+		return text
+	}
+	runes := []rune(text)
+	for kept := min(len(runes)-1, most/4); kept > 0; kept-- { // no character is narrower than 4 pixels
+		cut := string(runes[:kept-kept/2]) + "…" + string(runes[len(runes)-kept/2:])
+		if f.width(cut) <= float64(most) {
+			return cut
+		}
+	}
+	return "…"
+}

@@ -270,6 +270,11 @@ func (s *stage) findNoBarriers(t *testing.T) {
 func (s *stage) openExport(t *testing.T) {
 	folder, r := t.TempDir(), release{"failing", base + migrate}
 	older, newer := r.folder(t, "1.0.0"), r.folder(t, "1.1.0")
+	const dropped = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n---\n" +
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n"
+	if err := os.WriteFile(filepath.Join(older, "0000_90_dropped_01.yaml"), []byte(dropped), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, args := range map[string][]string{
 		"plan": {"plan", older, newer}, "lint": {"lint", newer}, "status": {"status", r.name},
 		"inspect": {"inspect", filepath.Join(folder, "report")},
