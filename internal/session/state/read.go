@@ -42,6 +42,7 @@ func (r *Reader) Status(ctx context.Context, name string) (*Status, error) {
 		r.addLost(ctx, s, name)
 		r.addKeeper(ctx, s)
 	default:
+		s.isUnread = true
 		held, err := r.Lock(s.Release).Holder(ctx)
 		s.notKnown("the holder of the lock", err)
 		s.setLock(held, r.Cluster.Now())

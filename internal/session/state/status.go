@@ -56,13 +56,18 @@ type Status struct {
 	// why the cluster does not respond: the other fields are from the last read
 	Unreachable string `json:"unreachable,omitempty"`
 
-	known  *record.Record       // nil without a record
-	answer *why.ReleaseAnswer   // nil without a record
-	live   *inventory.Inventory // nil without a record, and if objects could not be listed
+	known    *record.Record       // nil without a record
+	answer   *why.ReleaseAnswer   // nil without a record
+	isUnread bool                 // whether there is a record could not be read
+	live     *inventory.Inventory // nil without a record, and if objects could not be listed
 }
 
 // Record returns the record of the release; nil if there is none, or if it can't be read. It must not be changed.
 func (s *Status) Record() *record.Record { return s.known }
+
+// IsUnread reports whether the record could not be read, so that nothing is known about the release. The reason is the
+// first unknown fact.
+func (s *Status) IsUnread() bool { return s.isUnread }
 
 // A Gate is a reason why an update is blocked.
 type Gate struct {

@@ -40,9 +40,10 @@ type site struct {
 	name     string
 	hub      *live.Hub
 	payload  atomic.Pointer[payload.Payload]
-	requests atomic.Int32 // requests of the hub
-	records  atomic.Int32 // its reads of the record
-	watching atomic.Int32 // its watches that have not ended
+	requests atomic.Int32           // requests of the hub
+	records  atomic.Int32           // its reads of the record
+	watching atomic.Int32           // its watches that have not ended
+	refused  atomic.Pointer[string] // end of the path of reads that are refused
 }
 
 var errNetwork = errors.New("the network is down")
@@ -60,6 +61,10 @@ func (s *site) connect(config *rest.Config) {
 		s.requests.Add(1)
 		if strings.HasSuffix(request.URL.Path, "/configmaps/"+lock.Name(s.name)) {
 			s.records.Add(1)
+		}
+		refused := s.refused.Load()
+		if refused != nil && strings.HasSuffix(request.URL.Path, *refused) && !request.URL.Query().Has("watch") {
+			return &http.Response{StatusCode: http.StatusTooManyRequests, Request: request, Body: http.NoBody}, nil
 		}
 		response, err := send.RoundTrip(request)
 		if request.URL.Query().Get("watch") != "" && err == nil && response.StatusCode == http.StatusOK {

@@ -7,8 +7,10 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -166,6 +168,18 @@ type releaseList struct {
 	records []*record.Record
 }
 
+// isComplete reports whether all facts of a result could be read.
+func isComplete(result any) bool {
+	switch result := result.(type) {
+	case *Release:
+		return len(result.Status.Unknown) == 0
+	case *releaseList:
+		return !slices.ContainsFunc(result.listed, func(r state.ListedRelease) bool { return len(r.Unknown) > 0 })
+	default:
+		return true
+	}
+}
+
 // read reads the state of a topic. It returns nil for topics that pages read themselves.
 func (h *Hub) read(ctx context.Context, topic Topic) (any, error) {
 	h.RefreshKinds()
@@ -208,12 +222,15 @@ func (h *Hub) readReleases(ctx context.Context) (*releaseList, error) {
 		return nil, err
 	}
 	listed, err := h.reader(h.Namespace).List(ctx)
-	records, _ := record.List(ctx, h.Cluster.Client, h.Namespace) // only for the kinds to watch
-	return &releaseList{listed, records}, err
+	records, recordsErr := record.List(ctx, h.Cluster.Client, h.Namespace) // only for the kinds to watch
+	return &releaseList{listed, records}, cmp.Or(err, recordsErr)
 }
 
 func (h *Hub) readRelease(ctx context.Context, topic Topic) (*Release, error) {
 	status, err := h.reader(topic.Namespace).CurrentStatus(ctx, topic.Name)
+	if err == nil && status.IsUnread() {
+		err = errors.New(status.Unknown[0])
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/session"
@@ -241,6 +242,39 @@ func TestServerIsAwayAndBack(t *testing.T) {
 	page.quiet(2 * time.Second)
 	s.delete("base")
 	page.until("a change is seen", func(r *live.Release) bool { return r.Status.Missing == 1 })
+}
+
+// TestRefusedReadIsRepeated checks that a page that could not read something once gets it later, although nothing
+// changes on the cluster.
+func TestRefusedReadIsRepeated(t *testing.T) {
+	s := newSite(t)
+	s.must("1.0.0", base)
+	page := s.open()
+	page.until("complete", func(r *live.Release) bool { return r.Status.Done })
+	page.quiet(time.Second)
+	watching := s.watching.Load()
+
+	path := "/configmaps/" + lock.Name(s.name)
+	s.refused.Store(&path)
+	s.patch("configmaps", "base", `{"metadata":{"labels":{"example.com/changed":"once"}}}`)
+	<-page.changes
+	release, err := s.hub.Release(t.Context(), s.name, s.name)
+	if err == nil {
+		t.Errorf("the record could not be read, and the page shows %q", release.Status.Messages)
+	}
+	s.refused.Store(nil)
+	<-page.changes
+	page.until("complete again", func(r *live.Release) bool { return r.Status.Done })
+
+	path = "/configmaps"
+	s.refused.Store(&path)
+	s.patch("configmaps", "base", `{"metadata":{"labels":{"example.com/changed":"twice"}}}`)
+	page.until("something is unknown", func(r *live.Release) bool { return len(r.Status.Unknown) > 0 })
+	s.refused.Store(nil)
+	page.until("complete again", func(r *live.Release) bool { return r.Status.Done })
+	if page.quiet(time.Second); s.watching.Load() != watching {
+		t.Errorf("%d watches are open, and were %d", s.watching.Load(), watching)
+	}
 }
 
 // TestForbiddenWatchesArePolled checks that a user who may neither list nor watch sees changes, too.

@@ -61,7 +61,7 @@ func (s *subject) read(ctx context.Context) (any, error) {
 	return s.result, s.err
 }
 
-// readOnce reads the topic. During an outage, the last result stays.
+// readOnce reads the topic. If it can't be read, the last result stays.
 func (s *subject) readOnce(ctx context.Context, generation int, ended chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -73,11 +73,15 @@ func (s *subject) readOnce(ctx context.Context, generation int, ended chan struc
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !waiter.IsOutage(err) {
-		s.result, s.took = result, time.Since(began)
+		s.took = time.Since(began)
+		if result != nil {
+			s.result = result
+		}
 	}
 	s.err, s.readOf, s.reading = err, generation, nil
 	if s.watches != nil {
 		s.watches.follow(s.sources())
+		s.watches.setComplete(err == nil && isComplete(result))
 	} else {
 		time.AfterFunc(linger, s.drop)
 	}
@@ -92,6 +96,9 @@ func (s *subject) drop() {
 	defer s.mu.Unlock()
 	if s.watches == nil && s.reading == nil && s.hub.subjects[s.topic] == s {
 		delete(s.hub.subjects, s.topic)
+	}
+	if len(s.hub.subjects) == 0 {
+		s.hub.files = map[Topic]*appliedFiles{}
 	}
 }
 

@@ -27,9 +27,11 @@ type watches struct {
 	end     context.CancelFunc
 	changed chan struct{} // has a value after a change
 
-	mu      sync.Mutex
-	running map[source]*sourceWatch
-	locks   map[string]lockState // by namespace and name of the Lease
+	mu         sync.Mutex
+	running    map[source]*sourceWatch
+	locks      map[string]lockState // by namespace and name of the Lease
+	partial    bool                 // something could not be read
+	blindSince time.Time            // the last time when all changes were seen
 }
 
 // A sourceWatch is a running watch.
@@ -41,26 +43,36 @@ type sourceWatch struct {
 
 func startWatches(ctx context.Context, s *subject) *watches {
 	w := &watches{
-		subject: s,
-		changed: make(chan struct{}, 1),
-		running: map[source]*sourceWatch{},
-		locks:   map[string]lockState{},
+		subject:    s,
+		changed:    make(chan struct{}, 1),
+		running:    map[source]*sourceWatch{},
+		locks:      map[string]lockState{},
+		blindSince: time.Now(),
 	}
 	w.ctx, w.end = context.WithCancel(ctx)
 	return w
 }
 
-// longestWatchPause is the longest pause before a failed watch restarts. Until then, the topic is polled.
-const longestWatchPause = 30 * time.Second
+// The longest pauses before a failed watch restarts. Until then, the topic is polled.
+const (
+	longestWatchPause = 30 * time.Second
+	forbiddenPause    = 5 * time.Minute // without the right to watch
+)
 
-// polling is the pause between two reads while changes are not seen.
-var polling = waiter.Pause{Shortest: 2 * time.Second, Longest: 30 * time.Second, PerLook: 10}
+// polling is the pause between two reads while changes are not seen. It grows: a missing right is seldom granted.
+var polling = waiter.Pause{Shortest: 2 * time.Second, Longest: 30 * time.Second, PerLook: 10, PerWait: 0.25}
 
 // await waits until the topic may have changed. It returns false when the watches end.
 func (w *watches) await() bool {
 	w.subject.mu.Lock()
-	poll := time.Now().Add(polling.After(0, w.subject.took))
+	took := w.subject.took
 	w.subject.mu.Unlock()
+	w.mu.Lock()
+	if !w.isBlind() {
+		w.blindSince = time.Now()
+	}
+	poll := time.Now().Add(polling.After(time.Since(w.blindSince), took))
+	w.mu.Unlock()
 	for {
 		left := w.untilRead(poll)
 		if left <= 0 {
@@ -104,8 +116,11 @@ func (w *watches) untilRead(poll time.Time) time.Duration {
 	return next
 }
 
-// isBlind reports whether changes of a source are not seen.
+// isBlind reports whether a change of a source may not be seen, or the last read was not complete.
 func (w *watches) isBlind() bool {
+	if w.partial {
+		return true
+	}
 	for _, running := range w.running {
 		if running.isBroken || !running.isSynced {
 			return true
@@ -157,6 +172,18 @@ func (w *watches) setSynced(running *sourceWatch) {
 		}
 	}
 	w.signal()
+}
+
+// setComplete notes whether the last read was complete. An incomplete one is a reason to read again.
+func (w *watches) setComplete(isComplete bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if isComplete == w.partial {
+		w.partial = !isComplete
+		if w.partial {
+			w.signal()
+		}
+	}
 }
 
 // setBroken notes whether changes of a source are seen. Both are reasons to read.
@@ -217,6 +244,9 @@ func runWatch[T resourcewatch.WatchedObject, L runtime.Object](ctx context.Conte
 	note := func(ctx context.Context, err error) {
 		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) { // a removed kind has no objects
 			w.setBroken(running, true)
+		}
+		if apierrors.IsForbidden(err) {
+			sleep(ctx, forbiddenPause)
 		}
 	}
 	list, open := from.List, from.Watch
