@@ -210,7 +210,7 @@ func (f *flags) serve(ctx context.Context, s *server.Server, page string, stream
 		fmt.Fprintln(streams.Err, "press Ctrl-C to end")
 	}
 	if !f.noOpen {
-		openBrowser(local.AddressOnce(page), port, streams.Err)
+		defer openBrowser(report.Address, port, streams.Err)()
 	}
 	select {
 	case err := <-failed:

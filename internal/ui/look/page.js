@@ -37,14 +37,9 @@
       say(banner, "This page is not current: " + event.data);
     });
     stream.addEventListener("later", (event) => { pause = Number(event.data); });
-    stream.addEventListener("end", (event) => {
-      isOver = true;
-      stream.close();
-      say(banner, event.data);
-    });
+    stream.addEventListener("end", (event) => { end(event.data); });
     stream.onopen = () => {
-      if (banner.textContent) say(announcement, "Connected again.");
-      say(banner, "");
+      if (failures > 1) say(announcement, "Connected again.");
       failures = 0;
     };
     stream.onerror = () => {
@@ -59,11 +54,18 @@
     };
   }
 
+  function end(reason) {
+    isOver = true;
+    source?.close();
+    say(banner, reason);
+  }
+
   // check loads the page again if the server does not know this browser any more: it then says how to log in.
   async function check() {
     try {
       const answer = await fetch(events, { method: "HEAD" });
       if (answer.status === 401) return location.reload();
+      if (answer.status >= 400 && answer.status < 500) return end("This page does not follow changes: load it again.");
     } catch { /* it does not respond yet */ }
     connect();
   }

@@ -13,9 +13,10 @@ import (
 
 const (
 	eventsAddress = "/events"
-	heartbeat     = 15 * time.Second       // so that a dead connection is noticed
-	linger        = 5 * time.Second        // a feed without viewers
-	retryInterval = 3 * time.Second        // after a page could not be made
+	heartbeat     = 15 * time.Second // so that a dead connection is noticed
+	linger        = 5 * time.Second  // a feed without viewers
+	retryInterval = 3 * time.Second  // after a page could not be made; it doubles
+	longestRetry  = 30 * time.Second
 	minPause      = 200 * time.Millisecond // between two versions of a page
 	// maxStreams limits the streams of a browser over HTTP/1.1. A browser opens 6 connections to a host and port, for
 	// all tabs, so that a seventh tab would not load. Further streams end after the changes, and their pages ask
@@ -68,6 +69,7 @@ func (s *Server) drop(key string, f *feed) {
 // follow makes a page again after each change, until the context ends.
 func (s *Server) follow(ctx context.Context, f *feed, address *url.URL) {
 	var changes <-chan struct{}
+	pause := retryInterval
 	for ctx.Err() == nil {
 		began := time.Now()
 		page, topic, err := s.render(ctx, address)
@@ -77,8 +79,11 @@ func (s *Server) follow(ctx context.Context, f *feed, address *url.URL) {
 			continue // there may have been a change before
 		}
 		var retry <-chan time.Time
-		if err != nil {
-			retry = time.After(retryInterval)
+		if err == nil {
+			pause = retryInterval
+		} else {
+			retry = time.After(pause)
+			pause = min(2*pause, longestRetry)
 		}
 		select {
 		case <-ctx.Done():
@@ -109,10 +114,11 @@ func (s *Server) publish(f *feed, page *look.Rendered, err error) {
 
 // A stream sends the changes of a page to a browser.
 type stream struct {
-	server *Server
-	out    http.ResponseWriter
-	have   string         // version of the page of the browser; empty if it has only an error
-	sent   *look.Rendered // the version that was sent last
+	server  *Server
+	out     http.ResponseWriter
+	have    string          // version of the page of the browser; empty if it has only an error
+	sent    *look.Rendered  // the version that was sent last
+	changed <-chan struct{} // closed when there is another version
 }
 
 // serveEvents sends the changes of a page as events: "page" with the changed sections, "trouble" if the page is not
@@ -141,7 +147,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		page, trouble, changed := f.page, f.err, f.changed
 		s.mu.Unlock()
-		if err = out.update(page, trouble); err != nil {
+		if err = out.update(page, trouble, changed); err != nil {
 			return
 		}
 		if isPoll && (page != nil || trouble != nil) {
@@ -183,8 +189,12 @@ func (s *Server) close(r *http.Request) {
 // browser returns a name of the browser of a request.
 func (s *Server) browser(r *http.Request) string { return s.Access.Viewer(r) + " " + r.UserAgent() }
 
-// update sends the changes.
-func (s *stream) update(page *look.Rendered, trouble error) error {
+// update sends the changes, unless they are those of the last call. Changed identifies them.
+func (s *stream) update(page *look.Rendered, trouble error, changed <-chan struct{}) error {
+	if s.changed == changed {
+		return nil
+	}
+	s.changed = changed
 	now := s.server.Site.Hub.Cluster.Now()
 	switch {
 	case trouble != nil && s.have == "" && s.sent == nil: // the browser shows an error instead of the page

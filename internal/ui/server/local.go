@@ -1,22 +1,25 @@
 package server
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/subtle"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
 )
 
 // A Local admits the user who has started the program on this machine.
 //
 // The first address has a token, for which the browser gets a cookie. The token is valid as long as the process lives,
-// so that the printed address also works in a second browser. A browser that the program starts gets a token for one
-// use: other users of the machine see the arguments of commands. The cookie is another secret.
+// so that the printed address also works in a second browser. The cookie is another secret.
 //
 // Other programs of this machine may send requests, and so may pages of other sites by way of the browser, also under
 // names that lead to this machine (DNS rebinding). So the host must be this server under one of its own names.
@@ -24,9 +27,6 @@ type Local struct {
 	hosts         []string
 	port          string
 	token, secret string
-
-	mu   sync.Mutex
-	once string // token for one use; empty after it
 }
 
 const tokenParameter = "token"
@@ -37,35 +37,28 @@ func NewLocal(port int) *Local {
 	for _, name := range []string{"127.0.0.1", "::1", "localhost"} {
 		l.hosts = append(l.hosts, net.JoinHostPort(name, l.port))
 	}
+	if l.port == "80" { // browsers omit it
+		l.hosts = []string{"127.0.0.1", "[::1]", "localhost"}
+	}
 	return l
 }
 
 // Address returns the first address of a page: with the token.
 func (l *Local) Address(page string) string {
-	return l.address(page, l.token)
+	return "http://" + l.hosts[0] + page + "?" + url.Values{tokenParameter: {l.token}}.Encode()
 }
 
-// AddressOnce is Address for one browser, which opens it once.
-func (l *Local) AddressOnce(page string) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.once = rand.Text()
-	return l.address(page, l.once)
-}
-
-func (l *Local) address(page, token string) string {
-	return "http://" + l.hosts[0] + page + "?" + url.Values{tokenParameter: {token}}.Encode()
-}
-
-// accepts reports whether a token is valid.
-func (l *Local) accepts(token string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.once != "" && equal(token, l.once) {
-		l.once = ""
-		return true
-	}
-	return equal(token, l.token)
+// WriteRedirect writes a page that opens an address. Unlike after a redirect by a header, the browser then sends its
+// cookies also if a link on another site has opened the page.
+func WriteRedirect(out io.Writer, address string) error {
+	return h.Doctype(h.HTML(h.Lang("en"),
+		h.Head(
+			h.Meta(h.Charset("utf-8")),
+			h.Meta(g.Attr("http-equiv", "refresh"), h.Content("0; url="+address)),
+			h.TitleEl(g.Text("Runlevel")),
+		),
+		h.Body(h.A(h.Href(address), g.Text("Open the page"))),
+	)).Render(out)
 }
 
 // Admit admits requests with the cookie, and exchanges the token for one.
@@ -84,14 +77,17 @@ func (l *Local) Admit(w http.ResponseWriter, r *http.Request) *http.Request {
 		return equal(c.Value, l.secret)
 	})
 	query := r.URL.Query()
+	isElsewhere := r.Header.Get("Sec-Fetch-Site") == "cross-site" // a link, without the cookie
 	switch hasToken := query.Has(tokenParameter); {
 	case IsAsset(r):
-	case hasToken && (hasCookie || l.accepts(query.Get(tokenParameter))):
+	case hasToken && (hasCookie || equal(query.Get(tokenParameter), l.token)):
 		http.SetCookie(w, &http.Cookie{Name: name, Value: l.secret, Path: "/", HttpOnly: true,
 			SameSite: http.SameSiteStrictMode})
 		query.Del(tokenParameter)
-		page := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/"), RawQuery: query.Encode()}
-		http.Redirect(w, r, page.String(), http.StatusSeeOther)
+		redirect(w, http.StatusOK, r.URL.Path, query)
+		return nil
+	case !hasCookie && isElsewhere:
+		redirect(w, http.StatusUnauthorized, r.URL.Path, query)
 		return nil
 	case !hasCookie:
 		Refuse(w, http.StatusUnauthorized, "Open the address that was printed",
@@ -100,6 +96,14 @@ func (l *Local) Admit(w http.ResponseWriter, r *http.Request) *http.Request {
 		return nil
 	}
 	return r
+}
+
+// redirect opens a page of this server.
+func redirect(w http.ResponseWriter, status int, path string, query url.Values) {
+	page := url.URL{Path: "/" + strings.TrimLeft(path, "/"), RawQuery: query.Encode()}
+	var document bytes.Buffer
+	_ = WriteRedirect(&document, page.String()) // writes to memory do not fail
+	send(w, status, &document)
 }
 
 // Viewer returns the same name for all requests: they have the rights of the kubeconfig.

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -126,7 +127,6 @@ var headers = map[string]string{
 	"Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; " +
 		"connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
 	"X-Content-Type-Options":       "nosniff",
-	"X-Frame-Options":              "DENY",
 	"Referrer-Policy":              "no-referrer",
 	"Cross-Origin-Opener-Policy":   "same-origin",
 	"Cross-Origin-Resource-Policy": "same-origin",
@@ -140,8 +140,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// The error means that w is not a connection.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pageTimeout + writeTimeout))
+	if r.ContentLength != 0 { // nothing reads the body, and the connection does not wait for it
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+	}
 	switch {
-	case len(r.RequestURI) > maxAddress:
+	case len(r.RequestURI) > maxAddress && r.URL.Path != eventsAddress: // which has the address of a page, escaped
 		Refuse(w, http.StatusRequestURITooLong, "The address is too long", "")
 		return
 	case !isOwn(r):
@@ -226,6 +229,9 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 // pageAddress returns the address of a page, without another host in it, or steps up.
 func pageAddress(text string) (*url.URL, error) {
 	address, err := url.ParseRequestURI(text)
+	if err == nil && len(address.Path) > 1 {
+		address.Path = strings.TrimSuffix(address.Path, "/")
+	}
 	if err != nil || len(text) > maxAddress || address.IsAbs() || address.Host != "" ||
 		path.Clean(address.Path) != address.Path {
 		return nil, pages.ErrNotFound
@@ -237,7 +243,8 @@ func pageAddress(text string) (*url.URL, error) {
 func (s *Server) render(ctx context.Context, address *url.URL) (_ *look.Rendered, topic live.Topic, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = fmt.Errorf("the page has an error: please report it: %v", cause)
+			log.Printf("page %s: %v\n%s", printable.Line(address.String()), cause, debug.Stack())
+			err = fmt.Errorf("the page has an error, which the program has logged: please report it: %v", cause)
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
@@ -258,8 +265,7 @@ func failure(err error) (*look.Rendered, int) {
 	text := printable.Truncate(printable.Line(err.Error()), maxError)
 	switch {
 	case errors.Is(err, pages.ErrNotFound):
-		return message("Not found", "The cluster has no such release or object, or Runlevel has no such page."),
-			http.StatusNotFound
+		return message("Not found", "Runlevel has no such page."), http.StatusNotFound
 	case errors.Is(err, pages.ErrForbidden):
 		return message("Not allowed", text), http.StatusForbidden
 	default:

@@ -2,12 +2,15 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -70,11 +73,11 @@ func TestLocalAccess(t *testing.T) {
 		"an empty cookie":           {"GET", "/nothing", []string{cookie(own, "")}, 401},
 		"another instance's cookie": {"GET", "/nothing", []string{cookie(others, other.secret)}, 401},
 		"both cookies":              {"GET", "/nothing", []string{valid, cookie(others, other.secret)}, 404},
-		"a token":                   {"GET", "/nothing?token=" + local.token, nil, 303},
+		"a token":                   {"GET", "/nothing?token=" + local.token, nil, 200},
 		"another instance's token":  {"GET", "/?token=" + other.token, nil, 401},
 		"the cookie as token":       {"GET", "/?token=" + local.secret, nil, 401},
 		"an empty token":            {"GET", "/?token=", nil, 401},
-		"an old token and a cookie": {"GET", "/nothing?token=old", []string{valid}, 303},
+		"an old token and a cookie": {"GET", "/nothing?token=old", []string{valid}, 200},
 
 		"localhost":                 {"GET", "/nothing", []string{valid, "Host: localhost:" + port}, 404},
 		"IPv6":                      {"GET", "/nothing", []string{valid, "Host: [::1]:" + port}, 404},
@@ -99,6 +102,9 @@ func TestLocalAccess(t *testing.T) {
 			"Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe"}, 403},
 		"a link elsewhere": {"GET", "/nothing", []string{valid, "Sec-Fetch-Site: cross-site",
 			"Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"}, 404},
+		"a slash at the end": {"GET", "/releases/shop/web/", []string{valid}, 502},
+		"events of a long address": {"HEAD", "/events?page=/?q=" + url.QueryEscape(strings.Repeat("ü", 500)),
+			[]string{valid}, 200},
 
 		"POST":              {"POST", "/", []string{valid}, 405},
 		"PUT":               {"PUT", "/events?page=/", []string{valid}, 405},
@@ -188,14 +194,14 @@ func read(t *testing.T, answer *http.Response) string {
 // The token leads to the page without it, and is exchanged for a cookie that no script and no other site can use.
 func TestTokenIsExchanged(t *testing.T) {
 	_, local, base := serveLocal(t)
-	for name, path := range map[string]string{
+	for path, wanted := range map[string]string{
 		"/releases/a/b":    "/releases/a/b",
 		"//evil.example/":  "/evil.example/",
 		"/\\evil.example/": "/%5Cevil.example/",
 	} {
-		answer := request(t, "GET", base+name+"?q=1&token="+local.token)
-		if location := answer.Header.Get("Location"); location != path+"?q=1" {
-			t.Errorf("%s leads to %s", name, location)
+		answer := request(t, "GET", base+path+"?q=1&token="+local.token)
+		if text := read(t, answer); !strings.Contains(text, `content="0; url=`+wanted+`?q=1"`) {
+			t.Errorf("%s leads elsewhere: %s", path, text)
 		}
 		for _, wanted := range []string{"runlevel-" + local.port + "=", "Path=/", "HttpOnly", "SameSite=Strict"} {
 			if cookie := answer.Header.Get("Set-Cookie"); !strings.Contains(cookie, wanted) {
@@ -203,13 +209,40 @@ func TestTokenIsExchanged(t *testing.T) {
 			}
 		}
 	}
-	once := local.AddressOnce("/")
-	if first, second := request(t, "GET", once).StatusCode, request(t, "GET", once).StatusCode; first != 303 ||
-		second != 401 {
-		t.Errorf("a token for one use: %d, then %d", first, second)
+	link := request(t, "GET", base+"/cluster", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate",
+		"Sec-Fetch-Dest: document")
+	if text := read(t, link); link.StatusCode != 401 || !strings.Contains(text, `content="0; url=/cluster"`) {
+		t.Errorf("a link on another site, without a cookie: %s: %s", link.Status, text)
 	}
-	if again := request(t, "GET", local.Address("/")).StatusCode; again != 303 {
-		t.Errorf("the printed token: %d", again)
+}
+
+// Browsers omit the port 80.
+func TestPort80(t *testing.T) {
+	local := NewLocal(80)
+	r := httptest.NewRequest("GET", local.Address("/"), http.NoBody)
+	r.Host = r.URL.Hostname()
+	answer := httptest.NewRecorder()
+	if local.Admit(answer, r); answer.Code != 200 || r.URL.Port() != "" {
+		t.Errorf("%s: %d", r.URL, answer.Code)
+	}
+}
+
+// A connection does not wait for the body of a request.
+func TestBodyIsNotAwaited(t *testing.T) {
+	_, _, base := serveLocal(t)
+	connection, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	if err := connection.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(connection, "POST / HTTP/1.1\r\nHost: %s\r\nContent-Length: 1000\r\n\r\n",
+		strings.TrimPrefix(base, "http://"))
+	answer, err := io.ReadAll(connection)
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 401 ") {
+		t.Errorf("%s: %v", answer, err)
 	}
 }
 
