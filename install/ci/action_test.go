@@ -240,7 +240,7 @@ func testSARIF(t *testing.T, r *runner) {
 	}
 }
 
-// testHTML checks that the pages have what the findings and the plan have.
+// testHTML checks that the pages have all findings and the plan.
 func testHTML(t *testing.T, r *runner) {
 	got := r.run(t, map[string]string{"html-folder": "out of the way", "plan": "true", "previous": "before"})
 	if got.code != 1 {

@@ -22,12 +22,12 @@ import (
 const DefaultInterval = time.Minute
 
 // A Reviewer finds out who a client is and what it may do. It remembers the answers of the API server for an interval,
-// and refusals for a sixth of it, so that a right that was just granted counts soon.
+// and refusals for a sixth as long, so that a right that was just granted counts soon.
 type Reviewer struct {
 	Interval time.Duration
 
 	client  kubernetes.Interface
-	answers *cache.LRUExpireCache // users and decisions, by the digest of what was asked: it has no tokens
+	answers *cache.LRUExpireCache // users and decisions, by the digest of the question: it has no tokens
 }
 
 const (

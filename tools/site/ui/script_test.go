@@ -77,7 +77,7 @@ func TestAgesOfScript(t *testing.T) {
 	}
 }
 
-// A change leaves what the user has done to the page: the focus, a selection, typed text, open details, positions.
+// A change keeps the work of the user on the page: the focus, a selection, typed text, open details, positions.
 func TestScriptKeepsWhatUsersDo(t *testing.T) {
 	tab := openScripted(t)
 	const (
