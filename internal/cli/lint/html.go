@@ -13,10 +13,11 @@ import (
 	"github.com/runlevel/runlevel/internal/ui/look"
 )
 
-// Limits of a page, in findings.
+// Limits of a page.
 const (
-	maxOpen     = 100 // are shown without unfolding their files
-	maxFindings = 2_000
+	maxOpen      = 100 // findings that are shown without unfolding their files
+	maxFindings  = 2_000
+	maxExplained = 400 // lines of a rule
 )
 
 // page returns the report as a page: counts, findings by file, the stages of a rehearsal, and rules.
@@ -84,12 +85,12 @@ func findingsByFile(findings []lint.Finding) g.Group {
 	for _, where := range places {
 		inFile := byPlace[where]
 		isOpen := len(findings) <= maxOpen || inFile[0].Severity == lint.Error
-		body = append(body, look.Foldable(isOpen, fileHeading(inFile), look.Items(g.Map(inFile, itemOf)...)))
+		body = append(body, look.Fold(isOpen, fileHeading(inFile), look.Items(g.Map(inFile, itemOf)...)))
 	}
-	if more := len(findings) - maxFindings; more > 0 {
-		body = append(body, look.More(more, "finding"))
+	if len(findings) == 0 {
+		return nil
 	}
-	return body
+	return append(body, look.More(len(findings)-maxFindings, "finding"))
 }
 
 // fileHeading returns the name of a file, and how many findings of each severity it has.
@@ -164,8 +165,8 @@ func explanations(findings []lint.Finding) g.Group {
 	for _, rule := range lint.Rules() {
 		if slices.ContainsFunc(findings, func(f lint.Finding) bool { return f.Rule == rule.ID }) {
 			_, text, _ := strings.Cut(lint.Explain(rule), "\n\n") // after the heading
-			body = append(body, look.Foldable(false, h.H3(g.Text(rule.ID)),
-				h.Div(h.ID("rule-"+rule.ID), look.Markdown(text)))) // inside, so that a link unfolds it
+			body = append(body, look.Fold(false, h.H3(g.Text(rule.ID)),
+				h.Div(h.ID("rule-"+rule.ID), look.Block(text, maxExplained)))) // inside, so that a link unfolds it
 		}
 	}
 	return body

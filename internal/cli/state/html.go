@@ -42,7 +42,7 @@ func inspectionPage(r *state.InspectReport) (look.Page, error) {
 			room -= size
 			id := fmt.Sprintf("file-%d", i+1)
 			name = h.A(h.Href("#"+id), name)
-			contents = append(contents, look.Foldable(false, h.H3(look.Text(file.Path)),
+			contents = append(contents, look.Fold(false, h.H3(look.Text(file.Path)),
 				h.Div(h.ID(id), shown))) // inside, so that a link unfolds it
 		} else {
 			leftOut++

@@ -84,7 +84,43 @@ func linesOf(text string, show func(string) g.Node) g.Node {
 }
 
 // List returns a list of texts from outside; nothing if there are none.
-func List(texts []string) g.Node { return Items(Texts(texts)...) }
+func List(texts []string) g.Node { return Items(g.Map(texts, Text)...) }
+
+// Code returns a name, path or value from outside.
+func Code(text string) g.Node { return h.Code(Text(text)) }
+
+// Fold returns content below a summary that opens and closes it. With an ID, it stays open while a page is updated.
+func Fold(isOpen bool, summary g.Node, content ...g.Node) g.Node {
+	return h.Details(g.If(isOpen, g.Attr("open")), h.Summary(summary), g.Group(content))
+}
+
+// Items returns items below each other; nothing if there are none.
+func Items(items ...g.Node) g.Node {
+	if len(items) == 0 {
+		return nil
+	}
+	return h.Ul(g.Map(items, func(item g.Node) g.Node { return h.Li(item) }))
+}
+
+// Block returns the first lines of a text from outside as they are, and the number of the others. A block with many
+// lines scrolls, so it takes the focus.
+func Block(text string, most int, attributes ...g.Node) g.Node {
+	lines := strings.Split(strings.TrimRight(strings.ReplaceAll(text, "\t", "    "), "\n"), "\n")
+	return g.Group{
+		h.Pre(h.TabIndex("0"), g.Group(attributes), g.Map(lines[:min(most, len(lines))], func(line string) g.Node {
+			return g.Group{Text(line), g.Text("\n")}
+		})),
+		More(len(lines)-most, "line"),
+	}
+}
+
+// More returns the number of things that are not shown; nothing if there are none.
+func More(count int, thing string) g.Node {
+	if count <= 0 {
+		return nil
+	}
+	return h.P(h.Class("more"), g.Text("and "+printable.Count(count, "more "+thing)))
+}
 
 // Progress returns a bar with how much is done, and the same in words.
 func Progress(label string, done, total int, words string) g.Node {
@@ -104,11 +140,6 @@ func Facts(all ...Fact) g.Node {
 	return h.Dl(h.Class("facts"), g.Map(all, func(f Fact) g.Node {
 		return g.Group{h.Dt(g.Text(f.Name)), h.Dd(f.Value)}
 	}))
-}
-
-// Fold returns content below a summary that opens it. The ID keeps it open while a page is updated.
-func Fold(id, summary string, content g.Node) g.Node {
-	return Foldable(false, Text(summary), h.ID(id), content)
 }
 
 // Age returns how long ago a time was. Files have the time itself, too.

@@ -79,7 +79,8 @@ func (v releaseView) attention() look.Section {
 	}
 	body := g.Group{h.Ol(h.Class("items"), items)}
 	if rest := objects[min(maxItems, len(objects)):]; len(rest) > 0 {
-		body = append(body, look.Fold("attention-more", fmt.Sprintf("%d more objects", len(rest)), v.objectTable(rest)))
+		body = append(body, look.Fold(false, g.Textf("%d more objects", len(rest)), h.ID("attention-more"),
+			v.objectTable(rest)))
 	}
 	return look.Section{ID: "attention", Title: "What needs attention", Body: body}
 }

@@ -63,11 +63,6 @@ func (s *Site) versionSections(ctx context.Context) []look.Section {
 	}
 }
 
-// notKnown returns that something could not be read.
-func notKnown(err error) g.Node {
-	return look.Notice(look.Unknown, h.P(g.Text("Not known: "), look.Lines(err.Error())))
-}
-
 // versionFacts returns the version, the requested one, and the source of updates.
 func versionFacts(v *configv1.ClusterVersion) g.Node {
 	facts := []look.Fact{

@@ -57,7 +57,7 @@ func (v *objectView) diff() g.Group {
 	}
 	found, err := v.plans.get(key, v.preview)
 	if err != nil {
-		return sentence(err.Error())
+		return notKnown(err)
 	}
 	return planpage.Object(show.Printer{Plan: found})
 }

@@ -343,10 +343,7 @@ func (v *graphView) reasons(row *graphRow) g.Node {
 			lines = append(lines, v.reason(a.Object, a.Since, cmp.Or(a.For, a.State.Text())))
 		}
 	}
-	if more := len(lines) - maxWaits; more > 0 {
-		lines = append(lines[:maxWaits], h.P(g.Textf("and %d more", more)))
-	}
-	return lines
+	return append(lines[:min(maxWaits, len(lines))], look.More(len(lines)-maxWaits, "object"))
 }
 
 // maxReason limits the characters of a reason: the list of what needs attention has all.

@@ -74,9 +74,9 @@ func (s *Site) compareForm(release *live.Release, history record.History, base, 
 		choose("from", "From", base), choose("to", "To", target), h.Button(h.Type("submit"), g.Text("Compare")))
 }
 
-// versionText names a version by its revision.
+// versionText names a version with its revision.
 func versionText(entry record.HistoryEntry) string {
-	return fmt.Sprintf("%d: %s", entry.Revision, cmp.Or(entry.Version, "without a version"))
+	return strings.TrimSuffix(fmt.Sprintf("revision %d: %s", entry.Revision, entry.Version), ": ")
 }
 
 // versionTable returns the versions, and how each apply ended.
@@ -105,12 +105,20 @@ func (s *Site) versionTable(release *live.Release, history record.History) g.Nod
 func tookText(entry record.HistoryEntry) string {
 	switch {
 	case entry.Completed != nil:
-		return max(entry.Completed.Sub(entry.Started.Time), 0).String()
+		return spanText(entry.Completed.Sub(entry.Started.Time))
 	case entry.End != nil:
-		return max(entry.End.Time.Sub(entry.Started.Time), 0).String()
+		return spanText(entry.End.Time.Sub(entry.Started.Time))
 	default:
 		return "-"
 	}
+}
+
+// spanText returns a duration. The times of records have no fractions of seconds.
+func spanText(took time.Duration) string {
+	if took < time.Second {
+		return "less than 1s"
+	}
+	return took.String()
 }
 
 // versionNotes returns how an apply ended, and the decisions of users about it.
@@ -152,16 +160,13 @@ func (s *Site) failures(release *live.Release, end *record.End) g.Node {
 		if failure.Hook != "" {
 			hook = failure.Hook + " hook of "
 		}
-		items = append(items, h.Li(look.Text(hook), s.objectLink(release, failure.ID),
-			look.Text(" ("+failure.File+"): "+failure.Message)))
+		item := g.Group{look.Text(hook), s.objectLink(release, failure.ID), look.Text(" (" + failure.File + ")")}
+		if !strings.Contains(end.Message, failure.Message) {
+			item = append(item, look.Text(": "+failure.Message))
+		}
+		items = append(items, item)
 	}
-	if more := len(end.Failures) - len(items) + end.More; more > 0 {
-		items = append(items, h.Li(g.Textf("and %d more", more)))
-	}
-	if len(items) == 0 {
-		return nil
-	}
-	return h.Ul(items)
+	return g.Group{look.Items(items...), look.More(len(end.Failures)-len(items)+end.More, "failure")}
 }
 
 // planLink returns the link to the plan of the update from a version to the next one whose files are kept, or why the

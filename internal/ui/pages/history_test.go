@@ -27,6 +27,10 @@ func TestTheHistoryHasAllVersions(t *testing.T) {
 	contains(t, page, "revision-1", "revision-3", "1.0.0", "1.0.1", "1.0.2", "no files: the disk is full &lt;b&gt;",
 		"its apply ended without completing it", "stringData", "from=1&amp;to=2", `<option value="1" selected>`)
 	lacks(t, page, "from=2")
+	_, notes, _ := strings.Cut(section(page, "versions"), "its apply ended without completing it")
+	if count := strings.Count(notes, "stringData"); count != 1 {
+		t.Errorf("the only failure is there %d times: %s", count, notes)
+	}
 }
 
 func TestThePlanBetweenKeptVersions(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 func (s *Site) machines(ctx context.Context, _ url.Values) (*Content, error) {
 	content := s.machinesContent(ctx, "Machines")
 	if err := s.mayListMachines(ctx); err != nil {
-		content.add("machines", "", look.Notice(look.Unknown, h.P(look.Text(err.Error()))))
+		content.add("machines", "", notKnown(err))
 		return content, nil
 	}
 	list, err := overview.List(ctx, s.Hub.Cluster, overview.Query{})

@@ -49,7 +49,7 @@ func foldedManifest(id, title string, object map[string]any) g.Node {
 	if err != nil {
 		text = []byte(err.Error())
 	}
-	return look.Fold(id, printable.Line(title), block(title, string(text), maxManifest))
+	return look.Fold(false, look.Text(title), h.ID(id), block(title, string(text), maxManifest))
 }
 
 // block returns the first lines of a text as they are, with a name.

@@ -58,7 +58,7 @@ func (s *Site) object(ctx context.Context, namespace, name string, query url.Val
 		return nil, err
 	}
 	if err := v.read(); err != nil {
-		content.add("why", "", look.Notice(look.Unknown, h.P(look.Text(err.Error()))))
+		content.add("why", "", notKnown(err))
 		return content, nil
 	}
 	v.findManifest()
@@ -140,7 +140,7 @@ func (v *objectView) why() g.Group {
 	deletes := v.manifest != nil && v.manifest.IsTombstone()
 	answers, err := why.Explain(v.ctx, v.Hub.Cluster, query, []why.NamedObject{{ID: v.id, Deletes: deletes}})
 	if err != nil {
-		return sentence(err.Error())
+		return notKnown(err)
 	}
 	answer := v.withoutLogs(v.ctx, v.id.Namespace, answers)[0]
 	if diagnosis.PodsOf(v.live) != nil { // the log has a section
@@ -169,6 +169,11 @@ func (v *objectView) why() g.Group {
 		nodes = append(nodes, h.H3(g.Text("Not known")), look.List(answer.Unknown))
 	}
 	return nodes
+}
+
+// notKnown returns that something could not be read.
+func notKnown(err error) g.Group {
+	return g.Group{look.Notice(look.Unknown, h.P(g.Text("Not known: "), look.Lines(err.Error())))}
 }
 
 // sentence returns a section that has only a sentence.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -173,7 +175,9 @@ metadata: {name: settings, namespace: NS, finalizers: [example.com/hold]%s}
 	if err := r.apply("1.0.1", strings.ReplaceAll(settings, "%s", deletes), noWait); err != nil {
 		t.Fatal(err)
 	}
-	contains(t, r.object(r.site(), "ConfigMap", "settings"), "being deleted", "example.com/hold")
+	page := r.object(r.site(), "ConfigMap", "settings")
+	contains(t, page, "being deleted", "example.com/hold", "pending")
+	lacks(t, page, "Nothing would change", "An apply would do this")
 }
 
 func TestAnObjectThatDoesNotExistHasAPage(t *testing.T) {
@@ -186,7 +190,41 @@ func TestAnObjectThatDoesNotExistHasAPage(t *testing.T) {
 	site := r.site()
 	contains(t, r.object(site, "ConfigMap", "settings"), "missing", "The cluster does not have it.",
 		"data:\n  colour: blue")
-	contains(t, r.object(site, "Widget.example.com", "w"), "The release does not have it.")
+	page := r.object(site, "Widget.example.com", "w")
+	contains(t, page, "The release does not have it.")
+	lacks(t, page, "References", "Log of a failing container")
+}
+
+// The server lists events by their names, and a namespace may have thousands.
+func TestTheObjectPageHasTheEventsOfItsPodsAmongMany(t *testing.T) {
+	r := newRelease(t)
+	r.must("1.0.0", shop)
+	pods, err := test.Client(t).CoreV1().Pods(r.namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(pods.Items) != 1 {
+		t.Fatal("pods of the Deployment:", len(pods.Items), err)
+	}
+	group, client := errgroup.Group{}, test.Client(t).CoreV1().Events(r.namespace)
+	group.SetLimit(20)
+	for i := range 550 {
+		name, pod, reason := fmt.Sprintf("a-%d", i), "other", "OfAnotherPod"
+		if i == 0 {
+			name, pod, reason = "z", pods.Items[0].Name, "Newest"
+		}
+		group.Go(func() error {
+			_, err := client.Create(t.Context(), &corev1.Event{
+				ObjectMeta:     metav1.ObjectMeta{Name: name},
+				InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: r.namespace, Name: pod},
+				Reason:         reason, Type: corev1.EventTypeWarning, LastTimestamp: metav1.Now(),
+			}, metav1.CreateOptions{})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	events := section(r.object(r.site(), "Deployment.apps", "web"), "events")
+	contains(t, events, "Warning: Newest", "Pod "+pods.Items[0].Name+": ")
+	lacks(t, events, "OfAnotherPod")
 }
 
 func TestTheObjectPageNamesMissingRights(t *testing.T) {

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
@@ -39,7 +37,15 @@ func (s *Site) objects(ctx context.Context, namespace, name string, query url.Va
 	}
 	all := rowsOf(release, list)
 	shown := slices.DeleteFunc(slices.Clone(all), func(row objectRow) bool { return !row.fits(query) })
-	content.add("filter", "", s.objectFilter(namespace, name, query, all))
+	filters := make([]filter, len(objectFilters))
+	for i, field := range objectFilters {
+		filters[i].name = field
+		for _, row := range all {
+			filters[i].values = append(filters[i].values, row.value(field))
+		}
+	}
+	content.Sections = append(content.Sections,
+		s.filterSection(s.releaseAddress(namespace, name, "objects"), query, filters...))
 	content.add("objects", "", s.objectTable(release, shown, len(all), query)...)
 	notes := slices.Clone(list.Unknown)
 	if list.Missing > 0 {
@@ -86,63 +92,39 @@ func rowsOf(release *live.Release, list *state.ObjectList) []objectRow {
 	return rows
 }
 
+// objectFilters are the columns that a query may have a value of.
+var objectFilters = []string{"kind", "state", "level", "component"}
+
+// value returns the value of one of the objectFilters.
+func (r objectRow) value(field string) string {
+	switch field {
+	case "kind":
+		return r.Object.Object.GroupKind().String()
+	case "state":
+		return r.State.Text()
+	case "level":
+		return r.place.Level
+	default:
+		return r.place.Component
+	}
+}
+
 // fits reports whether the filters of a query let a row through.
 func (r objectRow) fits(query url.Values) bool {
 	id := r.Object.Object
-	text := strings.ToLower(strings.Join([]string{id.GroupKind().String(), id.Namespace, id.Name, r.Message}, " "))
-	for _, word := range strings.Fields(strings.ToLower(query.Get("q"))) {
-		if !strings.Contains(text, word) {
-			return false
-		}
-	}
-	for name, value := range map[string]string{
-		"kind": id.GroupKind().String(), "state": string(r.State), "level": r.place.Level,
-		"component": r.place.Component,
-	} {
-		if wanted := query.Get(name); wanted != "" && wanted != value {
-			return false
-		}
-	}
-	return true
-}
-
-// objectFilter returns the form with the filters. In an export, no server answers it.
-func (s *Site) objectFilter(namespace, name string, query url.Values, rows []objectRow) g.Node {
-	if s.Find != nil {
-		return nil
-	}
-	choices := map[string]map[string]string{"kind": {}, "state": {}, "level": {}, "component": {}} // text by value
-	for _, row := range rows {
-		kind := row.Object.Object.GroupKind().String()
-		choices["kind"][kind] = kind
-		choices["state"][string(row.State)] = row.State.Text()
-		choices["level"][row.place.Level] = row.place.Level
-		choices["component"][row.place.Component] = row.place.Component
-	}
-	fields := g.Group{h.Label(g.Text("Words"),
-		h.Input(h.ID("q"), h.Name("q"), h.Type("search"), h.Value(query.Get("q"))))}
-	for _, name := range []string{"kind", "state", "level", "component"} {
-		delete(choices[name], "")
-		if len(choices[name]) > 0 {
-			fields = append(fields, choice(name, query.Get(name), choices[name]))
-		}
-	}
-	return h.Form(h.Method("get"), h.Action(s.releaseAddress(namespace, name, "objects")), h.Role("search"), fields,
-		h.Button(h.Type("submit"), g.Text("Filter")))
-}
-
-// choice returns a field of a form with a value of several, or with none.
-func choice(name, chosen string, texts map[string]string) g.Node {
-	options := g.Group{h.Option(h.Value(""), g.Text("all"))}
-	for _, value := range slices.Sorted(maps.Keys(texts)) {
-		options = append(options,
-			h.Option(h.Value(value), g.If(value == chosen, h.Selected()), look.Text(texts[value])))
-	}
-	return h.Label(g.Text(strings.ToUpper(name[:1])+name[1:]), h.Select(h.ID(name), h.Name(name), options))
+	return hasWords(query, id.GroupKind().String(), id.Namespace, id.Name, r.Message) &&
+		!slices.ContainsFunc(objectFilters, func(field string) bool {
+			wanted := query.Get(field)
+			return wanted != "" && wanted != r.value(field)
+		})
 }
 
 // objectTable returns the rows of one page, their number, and links to the pages beside it.
 func (s *Site) objectTable(release *live.Release, rows []objectRow, total int, query url.Values) []g.Node {
+	if len(rows) == 0 && total > 0 {
+		all := s.releaseAddress(release.Namespace, release.Status.Release, "objects")
+		return []g.Node{noMatch(total, "object", all)}
+	}
 	pages := max(1, (len(rows)+maxOnPage-1)/maxOnPage)
 	page, _ := strconv.Atoi(query.Get("page"))
 	page = min(max(page, 1), pages)
@@ -172,11 +154,7 @@ func (s *Site) objectTable(release *live.Release, rows []objectRow, total int, q
 	if pages > 1 {
 		count += fmt.Sprintf(", page %d of %d", page, pages)
 	}
-	nodes := []g.Node{h.P(g.Text(count))}
-	if len(table.Rows) > 0 {
-		nodes = append(nodes, table.Node())
-	}
-	return append(nodes, s.pageLinks(release, page, pages, query))
+	return []g.Node{h.P(g.Text(count)), g.If(total > 0, table.Node()), s.pageLinks(release, page, pages, query)}
 }
 
 // pageLinks returns links to the pages before and after a page; nil if there is only one.
@@ -190,7 +168,7 @@ func (s *Site) pageLinks(release *live.Release, page, pages int, query url.Value
 			continue
 		}
 		var pairs []string
-		for _, name := range []string{"q", "kind", "state", "level", "component"} {
+		for _, name := range append([]string{"q"}, objectFilters...) {
 			pairs = append(pairs, name, query.Get(name))
 		}
 		pairs = append(pairs, "page", strconv.Itoa(other.number))

@@ -27,7 +27,8 @@ func TestTheObjectsArePagedAndSearched(t *testing.T) {
 	page = r.page(site, "objects?q=SETTINGS-1+99&component=part-3")
 	contains(t, page, "14 objects of 2000", `value="SETTINGS-1 99"`, `<option value="part-3" selected>`)
 	contains(t, r.page(site, "objects?level=11&page=2"), "1000 objects of 2000, page 2 of 10", "level=11&amp;page=3")
-	contains(t, r.page(site, "objects?kind=Secret"), "0 objects of 2000")
+	contains(t, r.page(site, "objects?kind=Secret"), "None of the 2000 objects matches the filter.",
+		"Show all objects", `<option value="Secret" selected>Secret (0)`)
 	lacks(t, r.page(site, "objects?q="+`%22%3E%3Cscript%3E`), "<script>")
 }
 

@@ -2,7 +2,6 @@ package pages
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,10 +23,8 @@ func (v releaseView) isPendingDelete(id kinds.ID) bool {
 
 // deletes returns the pending deletes, and what holds them.
 func (v releaseView) deletes() look.Section {
-	section := look.Section{ID: "deletes", Title: "Pending deletes"}
 	if len(v.Status.Deletes) == 0 {
-		section.Body = g.Group{h.P(g.Text("No delete is pending."))}
-		return section
+		return look.Section{}
 	}
 	table := look.Table{Caption: "Pending deletes and what holds them",
 		Columns: []string{"Object", "Requested by", "Requested", "State", "Held by"}}
@@ -43,8 +40,8 @@ func (v releaseView) deletes() look.Section {
 			look.State(look.Deleted, string(pending.State)), v.deleteReasons(pending),
 		})
 	}
-	section.Body = g.Group{table.Node(), v.more(len(v.Status.Deletes) - len(table.Rows))}
-	return section
+	return look.Section{ID: "deletes", Title: "Pending deletes",
+		Body: g.Group{table.Node(), v.more(len(v.Status.Deletes) - len(table.Rows))}}
 }
 
 // deleteReasons returns who has to remove the finalizers of an object, its remaining content, and the command that
@@ -138,10 +135,7 @@ func (v releaseView) gates() look.Section {
 		}
 		items = append(items, h.Li(h.H3(title), h.P(look.Prose(v.Status.Time, gate.Message))))
 	}
-	if more := len(v.Status.Gates) - len(items); more > 0 {
-		items = append(items, h.Li(g.Text(fmt.Sprintf("and %d more", more))))
-	}
-	section.Body = g.Group{h.Ol(h.Class("items"), items)}
+	section.Body = g.Group{h.Ol(h.Class("items"), items), look.More(len(v.Status.Gates)-len(items), "finding")}
 	if len(v.Status.Deletes) > 0 {
 		section.Body = append(section.Body, h.P(g.Text("The holders of "),
 			h.A(h.Href("#deletes"), g.Text("pending deletes")), g.Text(" can resolve them.")))

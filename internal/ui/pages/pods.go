@@ -1,20 +1,16 @@
 package pages
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/objects/ready"
@@ -24,35 +20,31 @@ import (
 
 // Limits of the reads about the pods of an object, and of the shown part.
 const (
-	maxListed   = 500 // pods, or events
-	maxEvents   = 20
+	maxListed   = 500 // pods
 	maxLogLines = 40
 	maxLogBytes = 64 << 10
 )
 
-// log returns the last lines of the log of a container that fails; nil if the object has no pods.
+// log returns the last lines of the log of a container that fails; nil if none fails.
 func (v *objectView) log() g.Group {
 	pods, err := v.pods()
 	if err != nil {
-		return sentence(err.Error())
-	}
-	if pods == nil {
-		return nil
+		return notKnown(err)
 	}
 	problem := failingContainer(pods)
 	if problem == nil {
-		return sentence("No container of its pods fails.")
+		return nil
 	}
 	_, pod, _ := strings.Cut(problem.Object, "/")
 	if err := v.mayReadLogs(v.ctx, v.id.Namespace); err != nil {
-		return sentence(err.Error())
+		return notKnown(err)
 	}
 	text, err := v.Hub.Cluster.Client.CoreV1().Pods(v.id.Namespace).GetLogs(pod, &corev1.PodLogOptions{
 		Container: problem.Container, Previous: problem.Previous,
 		TailLines: new(int64(maxLogLines)), LimitBytes: new(int64(maxLogBytes)),
 	}).DoRaw(v.ctx)
 	if err != nil {
-		return sentence(diagnosis.ReadError("get pods/log of pod "+pod+" in namespace "+v.id.Namespace, err).Error())
+		return notKnown(diagnosis.ReadError("get pods/log of pod "+pod+" in namespace "+v.id.Namespace, err))
 	}
 	title := fmt.Sprintf("Container %s of pod %s", problem.Container, pod)
 	if problem.Previous {
@@ -130,84 +122,4 @@ func (v *objectView) readPods() ([]corev1.Pod, error) {
 		return nil, diagnosis.ReadError("list pods in namespace "+v.id.Namespace, err)
 	}
 	return listed.Items, nil
-}
-
-// events returns the newest events about the object and its pods.
-func (v *objectView) events() g.Group {
-	found, err := v.eventsAbout(fields.Set{"involvedObject.kind": v.id.Kind, "involvedObject.name": v.id.Name})
-	if err != nil {
-		return sentence(err.Error())
-	}
-	if pods, err := v.pods(); err == nil && len(pods) > 0 && v.id.Kind != "Pod" {
-		names := map[string]bool{}
-		for i := range pods {
-			names[pods[i].Name] = true
-		}
-		ofPods, err := v.eventsAbout(fields.Set{"involvedObject.kind": "Pod"})
-		if err != nil {
-			return sentence(err.Error())
-		}
-		found = append(found, slices.DeleteFunc(ofPods, func(e corev1.Event) bool {
-			return !names[e.InvolvedObject.Name]
-		})...)
-	}
-	slices.SortStableFunc(found, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })
-	table := look.Table{Caption: "Events", Columns: []string{"Age", "Object", "Reason", "Message"}}
-	for i := range found[:min(maxEvents, len(found))] {
-		event := &found[i]
-		reason := look.Text(event.Reason)
-		if event.Type == corev1.EventTypeWarning {
-			reason = look.State(look.Bad, event.Reason)
-		}
-		message := event.Message
-		if event.Count > 1 {
-			message += fmt.Sprintf(" (%d times)", event.Count)
-		}
-		table.Rows = append(table.Rows, []g.Node{
-			look.Age(v.now(), eventTime(event)),
-			look.Text(event.InvolvedObject.Kind + " " + event.InvolvedObject.Name), reason, look.Text(message),
-		})
-	}
-	if len(found) == 0 {
-		return sentence("There are no events. Clusters delete events after a while, by default after an hour.")
-	}
-	nodes := g.Group{table.Node()}
-	if more := len(found) - maxEvents; more > 0 {
-		nodes = append(nodes, h.P(g.Textf("and %d older ones", more)))
-	}
-	return nodes
-}
-
-// eventsAbout lists the events with some fields in the namespace of the object. Events about cluster-scoped objects are
-// in the default namespace.
-func (v *objectView) eventsAbout(selected fields.Set) ([]corev1.Event, error) {
-	return v.eventsIn(v.ctx, cmp.Or(v.id.Namespace, metav1.NamespaceDefault), selected)
-}
-
-// eventsIn returns the selected events of a namespace.
-func (s *Site) eventsIn(ctx context.Context, namespace string, selected fields.Set) ([]corev1.Event, error) {
-	right := authorizationv1.ResourceAttributes{Verb: "list", Namespace: namespace, Resource: "events"}
-	if err := s.may(ctx, right); err != nil {
-		return nil, err
-	}
-	listed, err := s.Hub.Cluster.Client.CoreV1().Events(namespace).List(ctx,
-		metav1.ListOptions{FieldSelector: selected.AsSelector().String(), Limit: maxListed})
-	if err != nil {
-		return nil, diagnosis.ReadError("list events in namespace "+namespace, err)
-	}
-	return listed.Items, nil
-}
-
-// eventTime returns when an event was last observed: there are two APIs of events.
-func eventTime(event *corev1.Event) time.Time {
-	switch {
-	case event.Series != nil:
-		return event.Series.LastObservedTime.Time
-	case !event.LastTimestamp.IsZero():
-		return event.LastTimestamp.Time
-	case !event.EventTime.IsZero():
-		return event.EventTime.Time
-	default:
-		return event.CreationTimestamp.Time
-	}
 }

@@ -36,19 +36,14 @@ func (v *objectView) references() g.Group {
 				h.Li(v.objectLink(v.release, referral.By), look.Text(" ("+referral.Field+")")))
 		}
 	}
-	return g.Group{
-		h.H3(g.Text("Refers to")), limited(refersTo, maxReferences),
-		h.H3(g.Text("Referred to by")), limited(referredBy, maxReferences),
-	}
+	return append(referenceList("Refers to", refersTo), referenceList("Referred to by", referredBy)...)
 }
 
-// limited returns a list of the first items, and the number of the others.
-func limited(items g.Group, most int) g.Node {
+// referenceList returns the first references in a direction; nil if there are none.
+func referenceList(title string, items g.Group) g.Group {
 	if len(items) == 0 {
-		return h.P(g.Text("none"))
+		return nil
 	}
-	if more := len(items) - most; more > 0 {
-		items = append(items[:most:most], h.Li(g.Textf("and %d more", more)))
-	}
-	return h.Ul(items)
+	return g.Group{h.H3(g.Text(title)), h.Ul(items[:min(maxReferences, len(items))]),
+		look.More(len(items)-maxReferences, "reference")}
 }

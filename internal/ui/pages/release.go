@@ -53,7 +53,7 @@ func (s *Site) release(ctx context.Context, namespace, name string, query url.Va
 		Release: &shown, site: s, events: status.Events, contested: s.contentions(ctx, read.Status.Repairs),
 	}
 	if len(v.events) == 0 {
-		v.events = s.eventsOn(ctx, kinds.NewID(kinds.ConfigMap, namespace, lock.Name(name)), "")
+		v.events, _ = s.eventsOn(ctx, kinds.NewID(kinds.ConfigMap, namespace, lock.Name(name)), "") // optional
 	}
 	content := s.contentOf(namespace, name, "Release "+name)
 	content.Trail, content.Sections = s.releaseTrail(), v.sections(query)
@@ -157,10 +157,8 @@ func (v releaseView) hooks() look.Section {
 		items = append(items, h.Li(look.Prose(v.Status.Time,
 			hook.Sentence("the "+hook.Object.OrHook(string(hook.Hook)), v.Status.Time))))
 	}
-	if more := len(v.Status.Hooks) - len(items); more > 0 {
-		items = append(items, h.Li(g.Textf("and %d more", more)))
-	}
-	return look.Section{ID: "hooks", Title: "Lifecycle hooks", Body: g.Group{h.Ul(items)}}
+	return look.Section{ID: "hooks", Title: "Lifecycle hooks",
+		Body: g.Group{h.Ul(items), look.More(len(v.Status.Hooks)-len(items), "hook")}}
 }
 
 // tests returns the failed tests of the newest version.

@@ -8,14 +8,12 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/session/state"
-	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/ui/live"
 	"github.com/runlevel/runlevel/internal/ui/look"
 )
@@ -66,8 +64,12 @@ func (s *Site) releases(ctx context.Context, query url.Values) (*Content, error)
 			cmp.Compare(a.Namespace, b.Namespace))
 	})
 	page := look.Page{Title: "Releases", Menu: s.clusterMenu(ctx)}
-	if s.Find == nil && len(shown) > 1 {
-		page.Sections = append(page.Sections, filterForm(query, shown))
+	if len(shown) > 1 {
+		states := filter{name: "state"}
+		for _, release := range shown {
+			states.values = append(states.values, string(release.State))
+		}
+		page.Sections = append(page.Sections, s.filterSection(s.address("/"), query, states))
 	}
 	body := g.Group{s.releaseTable(shown, query)}
 	if hidden := len(all) - len(shown); hidden > 0 {
@@ -82,36 +84,12 @@ func (s *Site) releases(ctx context.Context, query url.Values) (*Content, error)
 	return &Content{Page: page, Topic: live.Topic{Kind: live.OfReleases}}, nil
 }
 
-// filterForm returns the form that chooses releases by words and state.
-func filterForm(query url.Values, all []state.ListedRelease) look.Section {
-	counts := map[state.ReleaseState]int{}
-	for _, release := range all {
-		counts[release.State]++
-	}
-	options := g.Group{h.Option(h.Value(""), g.Text("any"))}
-	for _, known := range releaseStates {
-		if word := string(known.state); counts[known.state] > 0 || query.Get("state") == word {
-			options = append(options, h.Option(h.Value(word), g.If(query.Get("state") == word, h.Selected()),
-				g.Text(fmt.Sprintf("%s (%d)", word, counts[known.state]))))
-		}
-	}
-	return look.Section{ID: "filter", Body: g.Group{h.Form(h.Method("get"), h.Action("/"), h.Role("search"),
-		h.Label(g.Text("Words"), h.Input(h.ID("q"), h.Name("q"), h.Type("search"), h.Value(query.Get("q")))),
-		h.Label(g.Text("State"), h.Select(h.ID("state"), h.Name("state"), options)),
-		h.Button(h.Type("submit"), g.Text("Filter")),
-	)}}
-}
-
 // isChosen reports whether a release has the state and all words of a query.
 func isChosen(release state.ListedRelease, query url.Values) bool {
-	text := strings.ToLower(strings.Join(append([]string{release.Release, release.Namespace, release.Version,
-		string(release.State), string(release.KeptBy)}, release.Problems...), "\n"))
-	for _, word := range strings.Fields(strings.ToLower(query.Get("q"))) {
-		if !strings.Contains(text, word) {
-			return false
-		}
-	}
-	return query.Get("state") == "" || query.Get("state") == string(release.State)
+	texts := append([]string{release.Release, release.Namespace, release.Version, string(release.State),
+		string(release.KeptBy)}, release.Problems...)
+	return hasWords(query, texts...) &&
+		(query.Get("state") == "" || query.Get("state") == string(release.State))
 }
 
 // releaseTable returns the table of the chosen releases.
@@ -134,8 +112,7 @@ func (s *Site) releaseTable(all []state.ListedRelease, query url.Values) g.Node 
 		}
 	}
 	if len(table.Rows) == 0 {
-		return h.P(g.Textf("None of the %s matches the filter. ", printable.Count(len(all), "release")),
-			look.Link{Text: "Show all releases", Address: s.address("/")}.Node())
+		return noMatch(len(all), "release", s.address("/"))
 	}
 	return table.Node()
 }

@@ -53,16 +53,20 @@ func Sections(printer show.Printer) []look.Section {
 func Object(printer show.Printer) g.Group {
 	v := newView(printer)
 	v.isOpen = true
-	body := v.noChange()
-	for _, entry := range printer.Plan.Steps {
-		if !entry.IsNoop() {
-			body = append(body, h.P(g.Text("An apply would do this:")))
-		}
-		if !entry.IsNoop() || len(entry.Foreign) > 0 {
-			body = append(body, v.entry(&show.Group{}, entry))
-		}
+	head, entries := v.noChange(), g.Group{}
+	if head == nil {
+		head = g.Group{h.P(g.Text("An apply would do this:"))}
 	}
-	return body
+	for _, entry := range printer.Plan.Steps {
+		switch {
+		case entry.IsNoop() && len(entry.Foreign) == 0:
+			continue
+		case !entry.IsNoop() && printer.Plan.IsEmpty(): // such as a delete that was requested before
+			head = nil
+		}
+		entries = append(entries, v.entry(&show.Group{}, entry))
+	}
+	return append(head, entries...)
 }
 
 // A view is a plan on a page.
@@ -174,13 +178,9 @@ func (v *view) attention() g.Group {
 		return nil
 	}
 	words := map[look.Tone]string{look.Bad: "problem", look.Waiting: "warning", look.Unknown: "not known"}
-	body := g.Group{look.Items(g.Map(remarks[:min(len(remarks), maxRemarks)], func(r remark) g.Node {
+	return g.Group{look.Items(g.Map(remarks[:min(len(remarks), maxRemarks)], func(r remark) g.Node {
 		return g.Group{look.State(r.tone, words[r.tone]), g.Text(" "), r.text}
-	})...)}
-	if more := len(remarks) - maxRemarks; more > 0 {
-		body = append(body, look.More(more, "warning"))
-	}
-	return body
+	})...), look.More(len(remarks)-maxRemarks, "warning")}
 }
 
 // objects returns the objects by level and component.
@@ -236,7 +236,7 @@ func (v *view) group(group *show.Group) g.Node {
 		items = append(items, v.entry(group, entry))
 	}
 	isOpen := v.isOpen || slices.ContainsFunc(group.Entries, needsAttention)
-	return look.Foldable(isOpen, g.Group{h.H3(look.Text(group.Title)), g.Text(" " + group.Summary())},
+	return look.Fold(isOpen, g.Group{h.H3(look.Text(group.Title)), g.Text(" " + group.Summary())},
 		append(content, look.Items(items...))...)
 }
 
@@ -259,7 +259,7 @@ func (v *view) entry(group *show.Group, entry plan.ObjectPlan) g.Node {
 	if place := entry.Place(); place.File != "" {
 		head = append(head, g.Text(" "), h.Small(look.Text(fmt.Sprintf("%s:%d", place.File, place.Line))))
 	}
-	items := look.Texts(details.Hooks)
+	items := g.Map(details.Hooks, look.Text)
 	for _, change := range details.Changes {
 		items = append(items, difference(change))
 		v.details += (len(change.Old) + len(change.New)) / maxValue // long values take the room of others
@@ -267,7 +267,7 @@ func (v *view) entry(group *show.Group, entry plan.ObjectPlan) g.Node {
 			v.cutValues++
 		}
 	}
-	items = append(items, look.Texts(details.Foreign)...)
+	items = append(items, g.Map(details.Foreign, look.Text)...)
 	if details.Rest != "" {
 		items = append(items, g.Text(details.Rest))
 	}
@@ -281,7 +281,7 @@ func (v *view) entry(group *show.Group, entry plan.ObjectPlan) g.Node {
 		return head
 	}
 	v.details += len(items)
-	return look.Foldable(v.isOpen || needsAttention(entry), head, look.Items(items...))
+	return look.Fold(v.isOpen || needsAttention(entry), head, look.Items(items...))
 }
 
 // difference returns the change of a field, with the old value above the new one.
@@ -302,6 +302,5 @@ func diff(lines []string) g.Node {
 	block := h.Pre(h.Class("diff"), g.Map(lines[:min(len(lines), maxLines)], func(line string) g.Node {
 		return h.Span(h.Class(classes[line[0]]), look.Text(line), g.Text("\n"))
 	}))
-	more := len(lines) - maxLines
-	return g.Group{block, g.If(more > 0, look.More(more, "line"))}
+	return g.Group{block, look.More(len(lines)-maxLines, "line")}
 }
