@@ -72,7 +72,7 @@ func ID(prefix string, names ...string) string {
 func Lines(text string) g.Node { return linesOf(text, Text) }
 
 func linesOf(text string, show func(string) g.Node) g.Node {
-	lines := strings.SplitN(strings.TrimSpace(text), "\n", maxLines+1)
+	lines := strings.SplitN(strings.Trim(text, "\r\n"), "\n", maxLines+1)
 	if len(lines) > maxLines {
 		lines[maxLines] = "…"
 	}
