@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -15,23 +16,36 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // DefaultInterval is the time after which a token and a right are reviewed again.
 const DefaultInterval = time.Minute
 
+// ErrTooManyTokens is the error for a token that was not accepted before, if there were too many of them.
+var ErrTooManyTokens = errors.New("too many unknown tokens")
+
 // A Reviewer finds out who a client is and what it may do. It remembers the answers of the API server for an interval,
 // and refusals for a sixth as long, so that a right that was just granted counts soon.
+//
+// Everybody in the network can send tokens: the limit of unknown ones protects the API server and the answers for
+// users.
 type Reviewer struct {
 	Interval time.Duration
 
 	client  kubernetes.Interface
 	answers *cache.LRUExpireCache // users and decisions, by the digest of the question: it has no tokens
+	known   *cache.LRUExpireCache // the digests of tokens that were accepted
+	unknown flowcontrol.PassiveRateLimiter
 }
 
 const (
 	maxAnswers     = 4096
+	maxKnown       = 4096
+	knownAge       = 24 * time.Hour
+	maxUnknown     = 10 // tokens in a second
+	maxBurst       = 50
 	reviewPatience = 10 * time.Second // for one review
 )
 
@@ -41,7 +55,8 @@ func NewReviewer(connection *rest.Config, interval time.Duration) (*Reviewer, er
 	if err != nil {
 		return nil, err
 	}
-	return &Reviewer{interval, client, cache.NewLRUExpireCache(maxAnswers)}, nil
+	return &Reviewer{interval, client, cache.NewLRUExpireCache(maxAnswers), cache.NewLRUExpireCache(maxKnown),
+		flowcontrol.NewTokenBucketPassiveRateLimiter(maxUnknown, maxBurst)}, nil
 }
 
 // User returns the user of a token; nil if there is no token, or the API server does not accept it.
@@ -49,13 +64,17 @@ func (r *Reviewer) User(ctx context.Context, token string) (*authenticationv1.Us
 	if token == "" {
 		return nil, nil
 	}
-	spec := authenticationv1.TokenReviewSpec{Token: token}
+	spec, digest := authenticationv1.TokenReviewSpec{Token: token}, sha256.Sum256([]byte(token))
 	return remembered(ctx, r, spec, func(ctx context.Context) (*authenticationv1.UserInfo, bool, error) {
+		if _, isKnown := r.known.Get(digest); !isKnown && !r.unknown.TryAccept() {
+			return nil, false, ErrTooManyTokens
+		}
 		review, err := r.client.AuthenticationV1().TokenReviews().Create(ctx,
 			&authenticationv1.TokenReview{Spec: spec}, metav1.CreateOptions{})
 		if err != nil || !review.Status.Authenticated {
 			return nil, false, err
 		}
+		r.known.Add(digest, true, knownAge)
 		return &review.Status.User, true, nil
 	})
 }

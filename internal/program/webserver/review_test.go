@@ -2,9 +2,11 @@ package webserver
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +31,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/apis/authentication.k8s.io/v1/tokenreviews" {
 		var review authenticationv1.TokenReview
 		_ = json.NewDecoder(r.Body).Decode(&review)
-		review.Status.Authenticated = review.Spec.Token != "garbage"
+		review.Status.Authenticated = !strings.HasPrefix(review.Spec.Token, "garbage")
 		review.Status.User.Username = review.Spec.Token
 		_ = json.NewEncoder(w).Encode(review)
 		return
@@ -39,6 +41,32 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	review.Status.Allowed = review.Spec.User == "prometheus" && review.Spec.NonResourceAttributes.Path == "/metrics" &&
 		review.Spec.NonResourceAttributes.Verb == "get"
 	_ = json.NewEncoder(w).Encode(review)
+}
+
+// TestUnknownTokensAreLimited: anyone can send many, and a token that was accepted before is still reviewed.
+func TestUnknownTokensAreLimited(t *testing.T) {
+	api := &apiServer{}
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	reviewer, err := NewReviewer(&rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{
+		ContentType: "application/json"}}, time.Nanosecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if user, err := reviewer.User(t.Context(), "anna"); user == nil || err != nil {
+		t.Fatal(user, err)
+	}
+	for i := 0; err == nil; i++ {
+		if _, err = reviewer.User(t.Context(), fmt.Sprintf("garbage-%d", i)); i > 1000 {
+			t.Fatal("1000 unknown tokens were reviewed")
+		}
+	}
+	if !errors.Is(err, ErrTooManyTokens) {
+		t.Error(err)
+	}
+	if user, err := reviewer.User(t.Context(), "anna"); user == nil || err != nil {
+		t.Errorf("a known token: %v %v", user, err)
+	}
 }
 
 // TestWhoGetsMetrics: answers name the reason, and the API server is asked once in an interval.

@@ -12,7 +12,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"log"
 	"net"
 	"net/http"
 	"sync"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
@@ -33,6 +36,12 @@ type Serving struct {
 	CertFile, KeyFile string // reloaded when they change; while they are missing, a self-signed certificate is used
 	Program           string // name in the self-signed certificate
 }
+
+// The limits bound the memory of a server.
+const (
+	maxConnections = 500
+	maxStreams     = 100 // requests of a connection over HTTP/2 that are in progress
+)
 
 // ServeMetrics adds a server of /metrics to a manager. Clients need a token that the API server authenticates, and the
 // right to get /metrics. The connection is used for the reviews, and has to allow them in replicas that are not the
@@ -61,12 +70,13 @@ func Serve(ctx context.Context, m ctrl.Manager, name string, handler http.Handle
 		files: o,
 		own:   sync.OnceValues(func() (*tls.Certificate, error) { return selfSigned(name, o.Program) }),
 	}
-	listener, err := tls.Listen("tcp", o.Address, &tls.Config{
-		MinVersion: tls.VersionTLS12, GetCertificate: certificates.get, NextProtos: []string{"h2", "http/1.1"},
-	})
+	listener, err := net.Listen("tcp", o.Address)
 	if err != nil {
 		return err
 	}
+	listener = tls.NewListener(netutil.LimitListener(listener, maxConnections), &tls.Config{
+		MinVersion: tls.VersionTLS12, GetCertificate: certificates.get, NextProtos: []string{"h2", "http/1.1"},
+	})
 	return m.Add(&manager.Server{
 		Name: name, Listener: listener, ShutdownTimeout: ptr.To(5 * time.Second),
 		Server: &http.Server{
@@ -75,6 +85,8 @@ func Serve(ctx context.Context, m ctrl.Manager, name string, handler http.Handle
 			ReadHeaderTimeout: 10 * time.Second,
 			IdleTimeout:       2 * time.Minute,
 			MaxHeaderBytes:    1 << 16,
+			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+			ErrorLog:          log.New(io.Discard, "", 0), // each port scan would write a line
 		},
 	})
 }
@@ -85,9 +97,10 @@ type certificates struct {
 	files Serving
 	own   func() (*tls.Certificate, error) // used if there are no files
 
-	mu     sync.Mutex
-	looked time.Time
-	last   *tls.Certificate // certificate in the files; nil until they were read successfully
+	mu      sync.Mutex
+	looked  time.Time
+	problem string           // why the files were not read; it is in the log
+	last    *tls.Certificate // certificate in the files; nil until they were read successfully
 }
 
 // selfSigned creates a self-signed certificate, so that connections are at least encrypted.
@@ -108,12 +121,17 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if c.files.CertFile != "" && time.Since(c.looked) > time.Second {
 		c.looked = time.Now()
 		read, err := tls.LoadX509KeyPair(c.files.CertFile, c.files.KeyFile)
+		problem := ""
 		switch {
 		case err == nil:
 			c.last = &read
 		case !errors.Is(err, fs.ErrNotExist):
-			ctrl.Log.WithName(c.name).Info("certificate not read", "reason", err.Error())
+			problem = err.Error()
 		}
+		if problem != "" && problem != c.problem {
+			ctrl.Log.WithName(c.name).Info("certificate not read", "reason", problem)
+		}
+		c.problem = problem
 	}
 	if c.last != nil {
 		return c.last, nil

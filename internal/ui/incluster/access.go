@@ -3,16 +3,16 @@ package incluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/util/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/runlevel/runlevel/internal/program/webserver"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -27,19 +27,14 @@ import (
 // a logout could not end it.
 type access struct {
 	reviewer *webserver.Reviewer
-	sessions *cache.LRUExpireCache // tokens by the IDs of sessions
-	failures *cache.LRUExpireCache // numbers of failed logins by the addresses of clients
-}
-
-func newAccess(reviewer *webserver.Reviewer) *access {
-	return &access{reviewer, cache.NewLRUExpireCache(maxSessions), cache.NewLRUExpireCache(maxClients)}
+	sessions sessions
 }
 
 type userKey struct{}
 
 // Admit admits a request of a user who may look. The context of the request ends when the user no longer may.
 func (a *access) Admit(w http.ResponseWriter, r *http.Request) *http.Request {
-	if !isOwn(r) {
+	if http.NewCrossOriginProtection().Check(r) != nil {
 		server.Refuse(w, http.StatusForbidden, "Not allowed", "Another site has sent this request.")
 		return nil
 	}
@@ -53,7 +48,7 @@ func (a *access) Admit(w http.ResponseWriter, r *http.Request) *http.Request {
 		a.logout(w, r)
 		return nil
 	}
-	user, refused := a.check(r)
+	user, refused := a.check(r.Context(), a.token(r))
 	switch {
 	case refused != nil && refused.status == http.StatusUnauthorized:
 		askForToken(w, r, http.StatusUnauthorized, "")
@@ -77,17 +72,13 @@ func (a *access) Admit(w http.ResponseWriter, r *http.Request) *http.Request {
 // Viewer returns a name for all that decides on the rights of a request.
 func (a *access) Viewer(r *http.Request) string { return viewer(userOf(r.Context())) }
 
+// User returns the name of the user of a request.
+func (a *access) User(r *http.Request) string { return userOf(r.Context()).Username }
+
 // userOf returns the user of an admitted request; nil for a request of an asset.
 func userOf(ctx context.Context) *authenticationv1.UserInfo {
 	user, _ := ctx.Value(userKey{}).(*authenticationv1.UserInfo)
 	return user
-}
-
-// isOwn reports whether a request is from no page of another site: browsers name the origin of those that write.
-func isOwn(r *http.Request) bool {
-	origin, err := url.Parse(r.Header.Get("Origin"))
-	return err == nil && (r.Header.Get("Origin") == "" || origin.Host == r.Host) &&
-		http.NewCrossOriginProtection().Check(r) == nil
 }
 
 // watch cancels a request, which may be a stream, when a later check no longer finds the same user.
@@ -101,7 +92,7 @@ func (a *access) watch(r *http.Request, user *authenticationv1.UserInfo, cancel 
 			return
 		case <-tick.C:
 		}
-		now, refused := a.check(r)
+		now, refused := a.check(r.Context(), a.token(r))
 		isOutage := refused != nil && refused.status >= http.StatusInternalServerError
 		if !isOutage && (refused != nil || viewer(now) != viewer(user)) {
 			return
@@ -115,25 +106,31 @@ type refusal struct {
 	title, text string
 }
 
-// check returns the user of a request, or why the request is refused.
-func (a *access) check(r *http.Request) (*authenticationv1.UserInfo, *refusal) {
+// token returns the token of a request or of its session; "" if there is none.
+func (a *access) token(r *http.Request) string {
 	token := webserver.Token(r)
-	if cookie, err := r.Cookie(sessionCookie); err == nil && token == "" {
-		found, _ := a.sessions.Get(cookie.Value)
-		token, _ = found.(string)
+	if cookie, err := r.Cookie(sessionCookie(r)); err == nil && token == "" {
+		return a.sessions.token(cookie.Value)
 	}
-	user, err := a.reviewer.User(r.Context(), token)
+	return token
+}
+
+// check returns the user of a token, or why its requests are refused.
+func (a *access) check(ctx context.Context, token string) (*authenticationv1.UserInfo, *refusal) {
+	user, err := a.reviewer.User(ctx, token)
 	switch {
+	case errors.Is(err, webserver.ErrTooManyTokens):
+		return nil, &refusal{http.StatusServiceUnavailable, "Too many logins", "Try again in a few seconds."}
 	case err != nil:
-		return nil, &refusal{http.StatusBadGateway, "The token can't be reviewed", printable.Line(err.Error())}
+		return nil, unreviewed("The token can't be reviewed", err)
 	case user == nil:
 		return nil, &refusal{status: http.StatusUnauthorized}
 	}
 	right := &authorizationv1.NonResourceAttributes{Path: "/ui", Verb: "get"}
-	isAllowed, err := a.reviewer.Allows(r.Context(), user, nil, right)
+	isAllowed, err := a.reviewer.Allows(ctx, user, nil, right)
 	switch {
 	case err != nil:
-		return nil, &refusal{http.StatusBadGateway, "The rights can't be reviewed", printable.Line(err.Error())}
+		return nil, unreviewed("The rights can't be reviewed", err)
 	case !isAllowed:
 		return nil, &refusal{http.StatusForbidden, "Not allowed", fmt.Sprintf(
 			"User %s lacks the right to get the path /ui. An administrator grants it: %s", user.Username,
@@ -141,6 +138,13 @@ func (a *access) check(r *http.Request) (*authenticationv1.UserInfo, *refusal) {
 				[]string{"--clusterrole=runlevel-ui", subject(user.Username)}))}
 	}
 	return user, nil
+}
+
+// unreviewed returns the refusal after a failed review. The error may name addresses of the cluster, so it is only in
+// the log.
+func unreviewed(title string, err error) *refusal {
+	ctrl.Log.WithName("ui").Error(err, title)
+	return &refusal{http.StatusBadGateway, title, "The API server does not respond. Try again."}
 }
 
 // viewer returns a name for a user with all that decides on its rights.

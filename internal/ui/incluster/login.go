@@ -3,8 +3,6 @@ package incluster
 import (
 	"bytes"
 	"cmp"
-	"crypto/rand"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,20 +11,14 @@ import (
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
-	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/ui/look"
+	"github.com/runlevel/runlevel/internal/ui/server"
 )
 
 const (
 	loginAddress  = "/login"
 	logoutAddress = "/logout"
-	sessionCookie = "__Host-runlevel-session" // browsers take this prefix only over TLS, for this host and all paths
 
-	maxSessions    = 1000
-	maxSession     = 8 * time.Hour
-	maxClients     = 1000
-	maxFailures    = 10 // failed logins of a client, in a row with pauses below failureMemory
-	failureMemory  = time.Minute
 	maxForm        = 64 << 10         // bytes
 	maxLogin       = 10 * time.Second // to send the form
 	tokenParameter = "token"
@@ -37,28 +29,20 @@ const (
 func (a *access) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(maxLogin)) // fails without a connection
-	client, _, _ := net.SplitHostPort(r.RemoteAddr)
-	known, _ := a.failures.Get(client)
-	failures, _ := known.(int)
-	if failures >= maxFailures {
-		w.Header().Set("Retry-After", "60")
-		askForToken(w, r, http.StatusTooManyRequests, "Too many logins have failed. Try again in a minute.")
-		return
-	}
 	token := strings.TrimSpace(r.PostFormValue(tokenParameter))
-	user, err := a.reviewer.User(r.Context(), token)
+	user, refused := a.check(r.Context(), token)
 	switch {
-	case err != nil:
-		askForToken(w, r, http.StatusBadGateway, "The token can't be reviewed: "+printable.Line(err.Error()))
+	case refused != nil && refused.status == http.StatusUnauthorized:
+		askForToken(w, r, refused.status, "The API server does not accept this token. It may have expired.")
 		return
-	case user == nil:
-		a.failures.Add(client, failures+1, failureMemory)
-		askForToken(w, r, http.StatusUnauthorized, "The API server does not accept this token. It may have expired.")
+	case refused != nil && refused.status == http.StatusForbidden:
+		server.Refuse(w, refused.status, refused.title, refused.text)
+		return
+	case refused != nil:
+		askForToken(w, r, refused.status, refused.title+". "+refused.text)
 		return
 	}
-	session := rand.Text()
-	a.sessions.Add(session, token, maxSession)
-	setCookie(w, session, int(maxSession.Seconds()))
+	setCookie(w, r, a.sessions.begin(user.Username, token), maxSession)
 	next, err := url.ParseRequestURI(r.PostFormValue(nextParameter))
 	if err != nil {
 		next = &url.URL{}
@@ -69,16 +53,22 @@ func (a *access) login(w http.ResponseWriter, r *http.Request) {
 
 // logout ends a session.
 func (a *access) logout(w http.ResponseWriter, r *http.Request) {
-	if cookie, err := r.Cookie(sessionCookie); err == nil {
-		a.sessions.Remove(cookie.Value)
+	if cookie, err := r.Cookie(sessionCookie(r)); err == nil {
+		a.sessions.end(cookie.Value)
 	}
-	setCookie(w, "", -1)
+	setCookie(w, r, "", -time.Second)
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// setCookie sets the session of a browser for some seconds. A negative number removes it.
-func setCookie(w http.ResponseWriter, session string, seconds int) {
-	http.SetCookie(w, &http.Cookie{Name: sessionCookie, Value: session, Path: "/", MaxAge: seconds,
+// sessionCookie returns the name of the cookie. Browsers take its prefix only over TLS, for this host and all paths.
+// They send the cookies of a host to all its ports, which may be forwarded to several clusters.
+func sessionCookie(r *http.Request) string {
+	return "__Host-runlevel-session-" + cmp.Or((&url.URL{Host: r.Host}).Port(), "443")
+}
+
+// setCookie sets the session of a browser for some time. A negative time removes it.
+func setCookie(w http.ResponseWriter, r *http.Request, session string, age time.Duration) {
+	http.SetCookie(w, &http.Cookie{Name: sessionCookie(r), Value: session, Path: "/", MaxAge: int(age.Seconds()),
 		Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode})
 }
 

@@ -50,7 +50,7 @@ func Serve(ctx context.Context, m ctrl.Manager, connection *rest.Config, o Optio
 	if err != nil {
 		return err
 	}
-	pages := newServer(c, newAccess(reviewer), o)
+	pages := newServer(c, &access{reviewer: reviewer}, o)
 	context.AfterFunc(ctx, func() { pages.End("") })
 	return webserver.Serve(ctx, m, "ui", pages, o.Serving)
 }
@@ -63,5 +63,7 @@ func newServer(c *cluster.Cluster, a *access, o Options) *server.Server {
 	}
 	hub := live.New(live.Config{Cluster: c, Namespace: o.Namespace, Open: open, Explainers: overview.Explainers()})
 	logout := look.Link{Text: "Log out", Address: logoutAddress}
-	return server.New(&pages.Site{Hub: hub, Allow: a.allow, Links: []look.Link{logout}}, a)
+	serving := server.New(&pages.Site{Hub: hub, Allow: a.allow, Links: []look.Link{logout}}, a)
+	serving.Recheck = a.reviewer.Interval / 2
+	return serving
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/ui/look"
+	"github.com/runlevel/runlevel/internal/ui/pages"
 )
 
 const (
@@ -23,6 +25,7 @@ const (
 	// again after pollInterval. Hidden tabs have no stream (see page.js). So any number of tabs works.
 	maxStreams   = 4
 	pollInterval = 2 * time.Second
+	busyInterval = 15 * time.Second // of streams without a feed
 )
 
 // A feed makes a page again after each change, for all who have it open. The mutex of the server guards it.
@@ -35,44 +38,55 @@ type feed struct {
 	changed chan struct{}  // closed when page or err changes
 }
 
-// join returns the feed of an address for a request, which calls leave later.
-func (s *Server) join(r *http.Request, address *url.URL) (*feed, func()) {
+// join returns the feed of an address for a request, which calls leave later. If there are too many feeds, it returns
+// one without changes, and the time after which the browser asks again.
+func (s *Server) join(r *http.Request, u *user, address *url.URL) (_ *feed, pause time.Duration, leave func()) {
 	key := s.Access.Viewer(r) + " " + address.String()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	f := s.feeds[key]
 	if f == nil {
+		f = &feed{changed: make(chan struct{})}
+		if len(s.feeds) >= maxFeeds || u.feeds >= maxFeedsOfUser {
+			s.mu.Unlock()
+			page, _, err := s.render(r.Context(), u, address)
+			s.publish(f, page, err)
+			return f, busyInterval, func() {}
+		}
 		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-		f = &feed{cancel: cancel, changed: make(chan struct{})}
+		f.cancel = cancel
 		s.feeds[key] = f
-		go s.follow(ctx, f, address)
+		u.feeds++
+		go s.follow(ctx, f, u, address)
 	}
+	defer s.mu.Unlock()
 	f.viewers++
-	return f, func() {
+	return f, 0, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		f.viewers--
-		time.AfterFunc(linger, func() { s.drop(key, f) })
+		time.AfterFunc(linger, func() { s.drop(key, f, u) })
 	}
 }
 
 // drop ends a feed that nobody looks at.
-func (s *Server) drop(key string, f *feed) {
+func (s *Server) drop(key string, f *feed, u *user) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f.viewers == 0 && s.feeds[key] == f {
 		delete(s.feeds, key)
 		f.cancel()
+		u.feeds--
+		s.forget(u)
 	}
 }
 
 // follow makes a page again after each change, until the context ends.
-func (s *Server) follow(ctx context.Context, f *feed, address *url.URL) {
+func (s *Server) follow(ctx context.Context, f *feed, u *user, address *url.URL) {
 	var changes <-chan struct{}
 	pause := retryInterval
 	for ctx.Err() == nil {
 		began := time.Now()
-		page, topic, err := s.render(ctx, address)
+		page, topic, err := s.render(ctx, u, address)
 		s.publish(f, page, err)
 		if changes == nil && err == nil {
 			changes = s.Site.Hub.Changes(ctx, topic)
@@ -89,10 +103,15 @@ func (s *Server) follow(ctx context.Context, f *feed, address *url.URL) {
 		case <-ctx.Done():
 		case <-time.After(max(minPause, 2*time.Since(began))): // a large page uses a third of a core at most
 		}
+		var recheck <-chan time.Time
+		if s.Recheck > 0 {
+			recheck = time.After(s.Recheck)
+		}
 		select {
 		case <-ctx.Done():
 		case <-changes:
 		case <-retry:
+		case <-recheck:
 		}
 	}
 }
@@ -101,11 +120,14 @@ func (s *Server) follow(ctx context.Context, f *feed, address *url.URL) {
 func (s *Server) publish(f *feed, page *look.Rendered, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil && f.err == nil && f.page != nil && f.page.Version == page.Version {
+	switch {
+	case err == nil && f.err == nil && f.page != nil && f.page.Version == page.Version,
+		err != nil && f.err != nil && err.Error() == f.err.Error():
 		return
-	}
-	if err == nil {
+	case err == nil:
 		f.page = page
+	case errors.Is(err, pages.ErrForbidden): // the right was taken away
+		f.page = nil
 	}
 	f.err = err
 	close(f.changed)
@@ -123,7 +145,7 @@ type stream struct {
 
 // serveEvents sends the changes of a page as events: "page" with the changed sections, "trouble" if the page is not
 // current, "later" before a stream ends, to be opened again, and "end" before the server ends.
-func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, u *user) {
 	address, err := pageAddress(r.URL.Query().Get("page"))
 	if err != nil {
 		Refuse(w, http.StatusNotFound, "Not found", "There is no such page.")
@@ -133,14 +155,15 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	isPoll := s.open(r)
+	pause := s.open(r)
 	defer s.close(r)
-	f, leave := s.join(r, address)
-	defer leave()
 	out := &stream{server: s, out: w, have: r.URL.Query().Get("have")}
 	if out.write(": open\n\n") != nil {
 		return
 	}
+	f, busy, leave := s.join(r, u, address)
+	defer leave()
+	pause = max(pause, busy)
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for err == nil {
@@ -150,8 +173,8 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		if err = out.update(page, trouble, changed); err != nil {
 			return
 		}
-		if isPoll && (page != nil || trouble != nil) {
-			_ = out.event("later", fmt.Sprint(pollInterval.Milliseconds()), "")
+		if pause > 0 && (page != nil || trouble != nil) {
+			_ = out.event("later", fmt.Sprint(pause.Milliseconds()), "")
 			return
 		}
 		select {
@@ -161,20 +184,21 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case <-s.ended:
-			if s.farewell != "" {
-				_ = out.event("end", s.farewell, "")
-			}
+			out.end()
 			return
 		}
 	}
 }
 
-// open counts a stream of a browser, and reports whether it has too many.
-func (s *Server) open(r *http.Request) bool {
+// open counts a stream of a browser. If it has too many, it returns the time after which the browser asks again.
+func (s *Server) open(r *http.Request) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.streams[s.browser(r)]++
-	return r.ProtoMajor == 1 && s.streams[s.browser(r)] > maxStreams
+	if r.ProtoMajor == 1 && s.streams[s.browser(r)] > maxStreams {
+		return pollInterval
+	}
+	return 0
 }
 
 func (s *Server) close(r *http.Request) {
@@ -189,6 +213,13 @@ func (s *Server) close(r *http.Request) {
 // browser returns a name of the browser of a request.
 func (s *Server) browser(r *http.Request) string { return s.Access.Viewer(r) + " " + r.UserAgent() }
 
+// end sends that the server ends.
+func (s *stream) end() {
+	if s.server.farewell != "" {
+		_ = s.event("end", s.server.farewell, "")
+	}
+}
+
 // update sends the changes, unless they are those of the last call. Changed identifies them.
 func (s *stream) update(page *look.Rendered, trouble error, changed <-chan struct{}) error {
 	if s.changed == changed {
@@ -197,8 +228,9 @@ func (s *stream) update(page *look.Rendered, trouble error, changed <-chan struc
 	s.changed = changed
 	now := s.server.Site.Hub.Cluster.Now()
 	switch {
-	case trouble != nil && s.have == "" && s.sent == nil: // the browser shows an error instead of the page
-		failed, _ := failure(trouble)
+	case errors.Is(trouble, pages.ErrForbidden), trouble != nil && s.have == "" && s.sent == nil:
+		failed, _ := failure(trouble) // the browser shows it instead of the page
+		s.have, s.sent = "", nil
 		return s.send(failed, nil, now)
 	case trouble != nil:
 		return s.event("trouble", printable.Truncate(printable.Line(trouble.Error()), maxError), "")

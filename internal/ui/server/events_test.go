@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -254,6 +255,25 @@ func TestManyTabsShareOnePage(t *testing.T) {
 		return s.server.streams["local Go-http-client/1.1"] == maxStreams-1
 	})
 	s.open(s.page(), have).until("page", "2.0.0")
+}
+
+// Further pages than maxFeedsOfUser are not kept current, and ask again later.
+func TestManyPagesOfAUser(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	for i := range 1000 {
+		one := s.open(fmt.Sprintf("/?q=%d", i), "")
+		one.until("page", "")
+		if i > 2*maxFeedsOfUser { // a feed may linger
+			one.close()
+		}
+		s.server.mu.Lock()
+		feeds := len(s.server.feeds)
+		s.server.mu.Unlock()
+		if feeds > maxFeedsOfUser {
+			t.Fatalf("%d feeds after %d pages", feeds, i+1)
+		}
+	}
 }
 
 func (s *scene) eventually(what string, isTrue func() bool) {

@@ -109,4 +109,7 @@ func redirect(w http.ResponseWriter, status int, path string, query url.Values) 
 // Viewer returns the same name for all requests: they have the rights of the kubeconfig.
 func (l *Local) Viewer(*http.Request) string { return "local" }
 
+// User returns the same name for all requests.
+func (l *Local) User(*http.Request) string { return "local" }
+
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

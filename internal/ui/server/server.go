@@ -47,14 +47,21 @@ type Access interface {
 	// Viewer returns a name for the rights of an admitted request. Requests with the same name share the work for
 	// pages.
 	Viewer(*http.Request) string
+	// User returns the name of the user of an admitted request, for the limits of a user.
+	User(*http.Request) string
 }
 
 // A Server serves the pages of a site.
 type Server struct {
 	Site   *pages.Site
 	Access Access
+	// Recheck is the interval after which open pages are made again without a change: rights may have been taken away.
+	// It is 0 for never.
+	Recheck time.Duration
 
+	renders  chan struct{} // pages that are being made
 	mu       sync.Mutex
+	users    map[string]*user
 	feeds    map[string]*feed
 	streams  map[string]int // open streams of a browser
 	requests int            // requests in progress, with streams
@@ -67,8 +74,8 @@ type Server struct {
 
 // New returns a server.
 func New(site *pages.Site, access Access) *Server {
-	return &Server{Site: site, Access: access, feeds: map[string]*feed{}, streams: map[string]int{},
-		ended: make(chan struct{})}
+	return &Server{Site: site, Access: access, renders: make(chan struct{}, maxRenders), users: map[string]*user{},
+		feeds: map[string]*feed{}, streams: map[string]int{}, ended: make(chan struct{})}
 }
 
 // HTTP returns a server of connections, with limits. There is no limit for a whole answer, since streams of events do
@@ -108,20 +115,6 @@ func (s *Server) WhenIdle(after time.Duration, call func()) {
 	}
 }
 
-// count adds to the number of requests in progress.
-func (s *Server) count(change int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.requests += change
-	switch {
-	case s.idle == nil:
-	case s.requests > 0:
-		s.idle.Stop()
-	default:
-		s.idle.Reset(s.after)
-	}
-}
-
 // headers are sent with each answer.
 var headers = map[string]string{
 	"Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; " +
@@ -154,19 +147,27 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r = s.Access.Admit(w, r); r == nil {
 		return
 	}
-	s.count(+1)
-	defer s.count(-1)
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
 		Refuse(w, http.StatusMethodNotAllowed, "Not allowed", "The pages can only be read.")
-	case assets[r.URL.Path].content != "":
+		return
+	case IsAsset(r):
 		assets[r.URL.Path].serve(w, r)
-	case r.URL.Path == eventsAddress:
-		s.serveEvents(w, r)
-	default:
-		s.servePage(w, r)
+		return
 	}
+	u := s.begin(r)
+	if u == nil {
+		w.Header().Set("Retry-After", "10")
+		Refuse(w, http.StatusServiceUnavailable, "Too many requests", "Close some pages, or try again later.")
+		return
+	}
+	defer s.finish(u)
+	if r.URL.Path == eventsAddress {
+		s.serveEvents(w, r, u)
+		return
+	}
+	s.servePage(w, r, u)
 }
 
 // isOwn reports whether a request comes from a page of this server, or opens one. Old browsers do not tell.
@@ -207,11 +208,11 @@ func (a asset) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // servePage serves the page of an address, or why there is none.
-func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
+func (s *Server) servePage(w http.ResponseWriter, r *http.Request, u *user) {
 	address, err := pageAddress(r.URL.RequestURI())
 	var rendered *look.Rendered
 	if err == nil {
-		rendered, _, err = s.render(r.Context(), address)
+		rendered, _, err = s.render(r.Context(), u, address)
 	}
 	status := http.StatusOK
 	if err != nil {
@@ -240,7 +241,8 @@ func pageAddress(text string) (*url.URL, error) {
 }
 
 // render makes a page. An error in a page must not end the program, which may be the operator.
-func (s *Server) render(ctx context.Context, address *url.URL) (_ *look.Rendered, topic live.Topic, err error) {
+func (s *Server) render(ctx context.Context, u *user, address *url.URL) (_ *look.Rendered, topic live.Topic,
+	err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			log.Printf("page %s: %v\n%s", printable.Line(address.String()), cause, debug.Stack())
@@ -249,6 +251,11 @@ func (s *Server) render(ctx context.Context, address *url.URL) (_ *look.Rendered
 	}()
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
+	end, err := s.takeTurn(ctx, u)
+	if err != nil {
+		return nil, topic, err
+	}
+	defer end()
 	content, err := s.Site.Page(ctx, address)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -268,6 +275,8 @@ func failure(err error) (*look.Rendered, int) {
 		return message("Not found", "Runlevel has no such page."), http.StatusNotFound
 	case errors.Is(err, pages.ErrForbidden):
 		return message("Not allowed", text), http.StatusForbidden
+	case errors.Is(err, errBusy):
+		return message("Too many requests", text), http.StatusServiceUnavailable
 	default:
 		return message("The cluster can't be read", text), http.StatusBadGateway
 	}
