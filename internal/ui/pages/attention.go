@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,10 +9,11 @@ import (
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/ui/look"
 )
 
-// How many objects a section shows: in full, and in the table below, which is folded.
+// How many objects a section shows: in full, and as rows of a table.
 const (
 	maxItems = 12
 	maxRows  = 200
@@ -78,9 +78,9 @@ func (v releaseView) attention() look.Section {
 		return look.Section{}
 	}
 	body := g.Group{h.Ol(h.Class("items"), items)}
-	if rest := objects[min(maxItems, len(objects)):]; len(rest) > 0 {
-		body = append(body, look.Fold(false, g.Textf("%d more objects", len(rest)), h.ID("attention-more"),
-			v.objectTable(rest)))
+	if rest := len(objects) - maxItems; rest > 0 {
+		body = append(body, h.P(look.Link{Text: printable.Count(rest, "more object"),
+			Address: v.site.releaseAddress(v.Namespace, v.Status.Release, "objects")}.Node()))
 	}
 	return look.Section{ID: "attention", Title: "What needs attention", Body: body}
 }
@@ -101,32 +101,4 @@ func (v releaseView) item(a *why.Answer) g.Node {
 	}
 	return h.Li(h.ID(objectID("item", a.Object)), h.H3(title), v.messages(a.Messages), place,
 		h.P(g.Text("To find out more: "), whyCommand(v.Namespace, a.Object)))
-}
-
-// objectTable returns objects with the first reason of each, in a table.
-func (v releaseView) objectTable(objects []*why.Answer) g.Node {
-	table := look.Table{Caption: "Further objects", Columns: []string{"Object", "State", "Since", "Reason"}}
-	for _, a := range objects[:min(maxRows, len(objects))] {
-		since, reason := g.Node(g.Text("-")), g.Node(g.Text("-"))
-		if a.Since != nil {
-			since = look.Age(v.Status.Time, *a.Since)
-		}
-		if len(a.Messages) > 0 {
-			reason = look.Prose(v.Status.Time, a.Messages[0].Text)
-		}
-		table.IDs = append(table.IDs, objectID("row", a.Object))
-		table.Rows = append(table.Rows, []g.Node{
-			v.link(a.Object), look.State(objectTones[a.State], a.State.Text()), since, reason,
-		})
-	}
-	return g.Group{table.Node(), v.more(len(objects) - len(table.Rows))}
-}
-
-// more returns a link to the objects that a table has no room for.
-func (v releaseView) more(count int) g.Node {
-	if count <= 0 {
-		return nil
-	}
-	return h.P(look.Link{Text: fmt.Sprintf("%d more", count),
-		Address: v.site.releaseAddress(v.Namespace, v.Status.Release, "objects")}.Node())
 }

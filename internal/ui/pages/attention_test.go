@@ -83,7 +83,7 @@ func TestManyProblemsAreFoldedAndCounted(t *testing.T) {
 	attention := sections["attention"]
 	for _, want := range []string{
 		"web-000", "To find out more:", "runlevel why Deployment.apps/shop/web-011 --record-namespace records",
-		"<summary>488 more objects</summary>", "web-012", "web-211", ">288 more</a>",
+		">488 more objects</a>",
 		`>kubectl -n runlevel-system scale deployment/operator --replicas=1</code>`,
 	} {
 		if !strings.Contains(attention, want) {
@@ -91,7 +91,7 @@ func TestManyProblemsAreFoldedAndCounted(t *testing.T) {
 		}
 	}
 	isFirst := strings.Index(attention, "scaled to 0") < strings.Index(attention, "web-000")
-	if strings.Contains(attention, "web-212") || !isFirst {
-		t.Error("more than 200 rows, or the operator does not come first:", attention)
+	if strings.Contains(attention, "web-012") || !isFirst {
+		t.Error("more than 12 objects, or the operator does not come first:", attention)
 	}
 }

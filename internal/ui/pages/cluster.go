@@ -22,6 +22,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/ui/live"
 	"github.com/runlevel/runlevel/internal/ui/look"
+	"github.com/runlevel/runlevel/pkg/graph/draw"
 )
 
 // cluster returns the page on the ClusterVersion and the ClusterOperators.
@@ -47,7 +48,7 @@ func (s *Site) versionSections(ctx context.Context) []look.Section {
 	case errors.Is(err, cluster.ErrNotServed), apierrors.IsNotFound(err):
 		return []look.Section{{ID: "version", Title: "ClusterVersion", Body: g.Group{
 			h.P(g.Text("The cluster has no ClusterVersion, so no operator updates it. Apply releases with "),
-				look.Command("runlevel apply")),
+				look.Command("runlevel apply SOURCE")),
 		}}}
 	case err != nil:
 		return []look.Section{{ID: "version", Title: "ClusterVersion", Body: g.Group{notKnown(err)}}}
@@ -79,46 +80,40 @@ func versionFacts(v *configv1.ClusterVersion) g.Node {
 	return look.Facts(facts...)
 }
 
-// conditionTable returns conditions: those that are not healthy first.
+// conditionTable returns conditions, the most urgent first.
 func conditionTable(now time.Time, caption string, all []state.Condition) g.Node {
 	if len(all) == 0 {
 		return h.P(g.Text("No condition is reported yet."))
 	}
-	slices.SortStableFunc(all, func(a, b state.Condition) int { return cmp.Compare(healthRank(a), healthRank(b)) })
-	table := look.Table{Caption: caption, Columns: []string{"Condition", "Since", "Reason", "Message"}}
-	for _, c := range all[:min(maxRows, len(all))] {
-		table.IDs = append(table.IDs, look.ID("condition", c.Type))
-		table.Rows = append(table.Rows, []g.Node{
-			conditionState(c), look.Age(now, c.Since), look.Text(cmp.Or(c.Reason, "-")),
-			look.Lines(c.Message),
+	slices.SortStableFunc(all, func(a, b state.Condition) int {
+		return draw.CompareUrgency(conditionTone(a), conditionTone(b))
+	})
+	return tableOf(caption, []string{"Condition", "Since", "Reason", "Message"}, all,
+		func(c state.Condition) (string, []g.Node) {
+			return look.ID("condition", c.Type), []g.Node{
+				conditionState(c), look.Age(now, c.Since), look.Text(cmp.Or(c.Reason, "-")), look.Lines(c.Message),
+			}
 		})
-	}
-	return table.Node()
-}
-
-// healthRank orders conditions.
-func healthRank(c state.Condition) int {
-	if c.IsHealthy() {
-		return 1
-	}
-	return 0
 }
 
 // conditionState returns a condition with its tone.
 func conditionState(c state.Condition) g.Node {
-	tone := look.Good
+	return look.State(conditionTone(c), c.Type+"="+c.Status)
+}
+
+func conditionTone(c state.Condition) look.Tone {
 	switch {
 	case c.IsHealthy():
+		return look.Good
 	case c.Status == string(configv1.ConditionUnknown):
-		tone = look.Unknown
+		return look.Unknown
 	case c.Type == string(configv1.OperatorProgressing):
-		tone = look.Active
+		return look.Active
 	case c.Type == string(configv1.OperatorUpgradeable):
-		tone = look.Waiting
+		return look.Waiting
 	default:
-		tone = look.Bad
+		return look.Bad
 	}
-	return look.State(tone, c.Type+"="+c.Status)
 }
 
 // updateTable returns the available updates, and why some are not recommended.
@@ -198,28 +193,28 @@ func (s *Site) operatorSection(ctx context.Context) look.Section {
 	}
 	if len(operators) > 0 {
 		section.Body = append(section.Body,
-			operatorTable(s.Hub.Cluster.Now(), "ClusterOperators, the unhealthy ones first", operators))
+			s.operatorTable(s.Hub.Cluster.Now(), "ClusterOperators, the unhealthy ones first", operators))
 	}
 	return section
 }
 
 // operatorTable returns ClusterOperators, with the reasons of conditions that are not healthy.
-func operatorTable(now time.Time, caption string, all []state.OperatorStatus) g.Node {
-	table := look.Table{Caption: caption, Columns: []string{"Operator", "Version", "Conditions", "Why"}}
-	for _, operator := range all[:min(maxRows, len(all))] {
-		var conditions, reasons g.Group
-		for _, c := range operator.Conditions[:min(maxItems, len(operator.Conditions))] {
-			conditions = append(conditions, h.Li(conditionState(c)))
-			if text := strings.Trim(c.Reason+": "+c.Message, ": "); text != "" && !c.IsHealthy() {
-				reasons = append(reasons, h.Li(look.Text(c.Type), g.Text(", for "), look.Age(now, c.Since),
-					g.Text(": "), look.Lines(text)))
+func (s *Site) operatorTable(now time.Time, caption string, all []state.OperatorStatus) g.Node {
+	return tableOf(caption, []string{"Operator", "Version", "Conditions", "Why"}, all,
+		func(operator state.OperatorStatus) (string, []g.Node) {
+			var conditions, reasons g.Group
+			for _, c := range operator.Conditions {
+				conditions = append(conditions, h.Li(conditionState(c)))
+				if text := strings.Trim(c.Reason+": "+c.Message, ": "); text != "" && !c.IsHealthy() {
+					reasons = append(reasons, h.Li(look.Text(c.Type), g.Text(", for "), look.Age(now, c.Since),
+						g.Text(": "), look.Lines(text)))
+				}
 			}
-		}
-		table.IDs = append(table.IDs, look.ID("operator", operator.Name))
-		table.Rows = append(table.Rows, []g.Node{look.Text(operator.Name), look.Text(cmp.Or(operator.Version, "-")),
-			h.Ul(conditions), g.If(len(reasons) > 0, h.Ul(reasons))})
-	}
-	return table.Node()
+			return look.ID("operator", operator.Name), []g.Node{
+				s.namedLink(operator.Name, kinds.NewID(kinds.ClusterOperator, "", operator.Name)),
+				look.Text(cmp.Or(operator.Version, "-")), h.Ul(conditions), g.If(len(reasons) > 0, h.Ul(reasons)),
+			}
+		})
 }
 
 // version returns the ClusterVersion in short, if it is about this release.
@@ -259,6 +254,6 @@ func (v releaseView) operators() look.Section {
 		return look.Section{}
 	}
 	return look.Section{ID: "operators", Title: "ClusterOperators that are not healthy", Body: g.Group{
-		operatorTable(v.Status.Time, "ClusterOperators that are not healthy", v.Status.Operators),
+		v.site.operatorTable(v.Status.Time, "ClusterOperators that are not healthy", v.Status.Operators),
 	}}
 }

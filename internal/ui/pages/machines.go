@@ -57,9 +57,12 @@ func (s *Site) machinesContent(ctx context.Context, title string) *Content {
 	}
 }
 
+// machineKinds are the kinds of machines of both APIs.
+var machineKinds = []schema.GroupKind{overview.Kind, overview.ClusterAPIKind}
+
 // mayListMachines returns an error unless the user may list the machines of both APIs, as far as they are served.
 func (s *Site) mayListMachines(ctx context.Context) error {
-	for _, kind := range []schema.GroupKind{overview.Kind, overview.ClusterAPIKind} {
+	for _, kind := range machineKinds {
 		resource, err := s.Hub.Cluster.FindKind(ctx, kind)
 		if errors.Is(err, cluster.ErrNotServed) {
 			continue
@@ -78,19 +81,14 @@ func (s *Site) mayListMachines(ctx context.Context) error {
 
 // controlPlaneTable returns the objects that replace the machines of control planes.
 func (s *Site) controlPlaneTable(planes []*overview.ControlPlane) g.Node {
-	table := look.Table{
-		Caption: "Control planes",
-		Columns: []string{"Namespace", "Control plane", "State", "Strategy", "Desired", "Updated", "Ready",
-			"Waits for"},
-	}
-	for _, plane := range planes {
-		table.Rows = append(table.Rows, []g.Node{
+	columns := []string{"Namespace", "Control plane", "State", "Strategy", "Desired", "Updated", "Ready", "Waits for"}
+	return tableOf("Control planes", columns, planes, func(plane *overview.ControlPlane) (string, []g.Node) {
+		return objectID("control-plane", plane.ID()), []g.Node{
 			look.Text(plane.Namespace), s.namedLink(plane.Kind+"/"+plane.Name, plane.ID()), look.Text(plane.State),
 			look.Text(plane.Strategy), g.Text(strconv.Itoa(plane.Desired)), g.Text(strconv.Itoa(plane.Updated)),
 			g.Text(strconv.Itoa(plane.Ready)), look.Text(cmp.Or(plane.Waits, "-")),
-		})
-	}
-	return table.Node()
+		}
+	})
 }
 
 // machineTable returns machines with their phases, and what holds each.

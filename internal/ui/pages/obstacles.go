@@ -26,22 +26,21 @@ func (v releaseView) deletes() look.Section {
 	if len(v.Status.Deletes) == 0 {
 		return look.Section{}
 	}
-	table := look.Table{Caption: "Pending deletes and what holds them",
-		Columns: []string{"Object", "Requested by", "Requested", "State", "Held by"}}
-	for _, pending := range v.Status.Deletes[:min(maxRows, len(v.Status.Deletes))] {
-		client := cmp.Or(pending.Version, "the release")
-		if pending.IsForeign {
-			client = "another client"
-		}
-		table.IDs = append(table.IDs, objectID("delete", pending.Object))
-		table.Rows = append(table.Rows, []g.Node{
-			v.link(pending.Object), look.Text(client),
-			g.Group{look.Age(v.Status.Time, pending.RequestedAt), g.Text(" ago")},
-			look.State(look.Deleted, string(pending.State)), v.deleteReasons(pending),
-		})
-	}
-	return look.Section{ID: "deletes", Title: "Pending deletes",
-		Body: g.Group{table.Node(), v.more(len(v.Status.Deletes) - len(table.Rows))}}
+	columns := []string{"Object", "Requested by", "Requested", "State", "Held by"}
+	return look.Section{ID: "deletes", Title: "Pending deletes", Body: g.Group{
+		tableOf("Pending deletes and what holds them", columns,
+			v.Status.Deletes, func(pending state.PendingDelete) (string, []g.Node) {
+				client := cmp.Or(pending.Version, "the release")
+				if pending.IsForeign {
+					client = "another client"
+				}
+				return objectID("delete", pending.Object), []g.Node{
+					v.link(pending.Object), look.Text(client),
+					g.Group{look.Age(v.Status.Time, pending.RequestedAt), g.Text(" ago")},
+					look.State(look.Deleted, string(pending.State)), v.deleteReasons(pending),
+				}
+			}),
+	}}
 }
 
 // deleteReasons returns who has to remove the finalizers of an object, its remaining content, and the command that
@@ -65,24 +64,23 @@ func (v releaseView) drift() look.Section {
 	if len(changed) == 0 && unnamed <= 0 {
 		return look.Section{}
 	}
-	table := look.Table{Caption: "Objects that differ from the release", Columns: []string{"Object", "State", "Why"}}
 	repair := g.Node(nil)
-	for _, a := range changed[:min(maxRows, len(changed))] {
-		var reasons []why.Message
-		for _, message := range a.Messages {
-			if remedy, isRemedy := strings.CutPrefix(message.Text, "to repair it, "); isRemedy {
-				repair = h.P(g.Text("To repair them: "), v.prose(remedy))
-				continue
+	table := tableOf("Objects that differ from the release", []string{"Object", "State", "Why"}, changed,
+		func(a *why.Answer) (string, []g.Node) {
+			var reasons []why.Message
+			for _, message := range a.Messages {
+				if remedy, isRemedy := strings.CutPrefix(message.Text, "to repair it, "); isRemedy {
+					repair = h.P(g.Text("To repair them: "), v.prose(remedy))
+					continue
+				}
+				message.Text, _, _ = strings.Cut(message.Text, ": see runlevel diff")
+				reasons = append(reasons, message)
 			}
-			message.Text, _, _ = strings.Cut(message.Text, ": see runlevel diff")
-			reasons = append(reasons, message)
-		}
-		table.IDs = append(table.IDs, objectID("changed", a.Object))
-		table.Rows = append(table.Rows, []g.Node{
-			v.link(a.Object), look.State(look.Waiting, a.State.Text()), v.messages(reasons),
+			return objectID("changed", a.Object), []g.Node{
+				v.link(a.Object), look.State(look.Waiting, a.State.Text()), v.messages(reasons),
+			}
 		})
-	}
-	body := g.Group{g.If(len(table.Rows) > 0, table.Node())}
+	body := g.Group{g.If(len(changed) > 0, table)}
 	if unnamed > 0 {
 		body = append(body, h.P(g.Text(printable.Count(unnamed, "object")+
 			" deleted since the release was applied; the names are not known.")))
@@ -119,7 +117,7 @@ func (v releaseView) repairs() look.Section {
 func (v releaseView) gates() look.Section {
 	section := look.Section{ID: "gate", Title: "Gate"}
 	if len(v.Status.Gates) == 0 {
-		section.Body = g.Group{h.P(g.Text("No known problem blocks the next version. To check a version: "),
+		section.Body = g.Group{h.P(g.Text("No known problem blocks the next version. To check one: "),
 			v.gateCommand())}
 		return section
 	}

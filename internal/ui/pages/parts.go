@@ -3,11 +3,14 @@ package pages
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/session"
@@ -30,12 +33,10 @@ func (s *Site) clusterMenu(ctx context.Context) []look.Link {
 
 // hasMachines reports whether the cluster serves machines of one of the APIs.
 func (s *Site) hasMachines(ctx context.Context) bool {
-	for _, group := range []string{"machine.openshift.io", "cluster.x-k8s.io"} {
-		if found, err := s.Hub.Cluster.FindByName(ctx, "machines", &group); err == nil && len(found) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(machineKinds, func(kind schema.GroupKind) bool {
+		_, err := s.Hub.Cluster.FindKind(ctx, kind)
+		return err == nil
+	})
 }
 
 // releaseTrail returns the links to the pages above those of a release.
@@ -83,6 +84,16 @@ func whyCommand(namespace string, id kinds.ID) g.Node {
 	return command(namespace, "why", id.GroupKind().String()+"/"+name)
 }
 
+// tableOf returns a table with a row for each of the first things, and the number of the others.
+func tableOf[T any](caption string, columns []string, all []T, row func(T) (id string, cells []g.Node)) g.Node {
+	table := look.Table{Caption: caption, Columns: columns}
+	for _, item := range all[:min(maxRows, len(all))] {
+		id, cells := row(item)
+		table.IDs, table.Rows = append(table.IDs, id), append(table.Rows, cells)
+	}
+	return g.Group{table.Node(), look.More(len(all)-len(table.Rows), "row")}
+}
+
 // maxDetails limits the messages on an object, and the details of each.
 const maxDetails = 8
 
@@ -97,7 +108,8 @@ func messagesAs(all []why.Message, show func(string) g.Node) g.Node {
 	}
 	return h.Ul(g.Map(all[:min(maxDetails, len(all))], func(message why.Message) g.Node {
 		return h.Li(show(message.Text),
-			look.Items(g.Map(message.Details[:min(maxDetails, len(message.Details))], show)...))
+			look.Items(g.Map(message.Details[:min(maxDetails, len(message.Details))], show)...),
+			look.More(len(message.Details)-maxDetails, "line"))
 	}))
 }
 

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session/progress"
 	"github.com/runlevel/runlevel/internal/session/state"
@@ -166,15 +167,14 @@ func (v releaseView) tests() look.Section {
 	if v.Status.History == nil || len(v.Status.History.FailedTests) == 0 {
 		return look.Section{}
 	}
-	table := look.Table{Caption: "Failed tests", Columns: []string{"Test", "Reason", "Message"}}
-	for _, failed := range v.Status.History.FailedTests[:min(maxRows, len(v.Status.History.FailedTests))] {
-		table.IDs = append(table.IDs, objectID("test", failed.ID))
-		table.Rows = append(table.Rows, []g.Node{
-			v.link(failed.ID), look.Text(failed.Reason), look.Lines(failed.Message),
-		})
-	}
 	return look.Section{ID: "tests", Title: "Failed tests", Body: g.Group{
-		table.Node(), h.P(g.Text("To run them again: "), v.command("test")),
+		tableOf("Failed tests", []string{"Test", "Reason", "Message"}, v.Status.History.FailedTests,
+			func(failed record.ObjectFailure) (string, []g.Node) {
+				return objectID("test", failed.ID), []g.Node{
+					v.link(failed.ID), look.Text(failed.Reason), look.Lines(failed.Message),
+				}
+			}),
+		h.P(g.Text("To run them again: "), v.command("test")),
 	}}
 }
 
@@ -220,6 +220,6 @@ func (v releaseView) unknown() look.Section {
 	}
 	return look.Section{ID: "unknown", Title: "Not known", Body: g.Group{
 		h.P(g.Text("These facts could not be read, so the page may lack problems:")),
-		look.List(v.Status.Unknown[:min(maxItems, len(v.Status.Unknown))]),
+		look.List(v.Status.Unknown[:min(maxRows, len(v.Status.Unknown))]),
 	}}
 }
