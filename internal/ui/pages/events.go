@@ -29,12 +29,12 @@ const (
 	maxEventsRead = 500 // on one object: the server returns them in the order of their names
 	maxEvents     = 20  // of an object and its pods, in the table
 	maxLatest     = 8   // of a release, in the table
-	maxEventPods  = 5   // of an object
+	maxEventPods  = 5   // whose events are read, of an object
 )
 
 // eventsOn returns the events on an object, the newest first, with a reason if it is not empty.
 func (s *Site) eventsOn(ctx context.Context, id kinds.ID, reason string) ([]state.Event, error) {
-	namespace := cmp.Or(id.Namespace, metav1.NamespaceDefault) // that has those on cluster-scoped objects
+	namespace := cmp.Or(id.Namespace, metav1.NamespaceDefault) // events on cluster-scoped objects are in it
 	about := fields.Set{"involvedObject.kind": id.Kind, "involvedObject.name": id.Name}
 	if reason != "" {
 		about["reason"] = reason

@@ -9,6 +9,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/ui/pages"
 )
 
@@ -58,7 +59,11 @@ func TestReleasesAreListedWorstFirstAndFiltered(t *testing.T) {
 }
 
 func TestAnEmptyClusterIsExplained(t *testing.T) {
-	page := render(t, newRelease(t).site(), "/")
+	site, page := newRelease(t).site(), ""
+	sandboxtest.Eventually(t, "the end of the namespaces of other tests", func(context.Context) bool {
+		page = render(t, site, "/")
+		return !strings.Contains(page, "<table")
+	})
 	contains(t, page, "No release has been applied to this cluster yet", "runlevel apply ./manifests")
 	lacks(t, page, "<form")
 }
