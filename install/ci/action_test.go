@@ -251,6 +251,12 @@ func testHTML(t *testing.T, r *runner) {
 			t.Errorf("%s lacks %q:\n%s", name, want, page)
 		}
 	}
+	check(t, os.MkdirAll(filepath.Join(r.workspace, "full"), 0o755))
+	check(t, os.Symlink(os.DevNull, filepath.Join(r.workspace, "full", "lint.html")))
+	got = r.run(t, map[string]string{"html-folder": "full"})
+	if want := "input html-folder: the page could not be written"; !strings.Contains(got.log, want) {
+		t.Errorf("a page that was lost is not reported:\n%s", got.log)
+	}
 }
 
 // testBroken runs the action on a release without a possible plan: lint reports the reason, and fails the job.

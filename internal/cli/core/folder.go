@@ -17,7 +17,7 @@ func WriteFolder(flag, folder string, names []string, texts [][]byte, isPrivate 
 	if err := CheckFree(flag, folder); err != nil {
 		return err
 	}
-	unfinished, err := os.MkdirTemp(filepath.Dir(folder), "."+filepath.Base(folder)+"-")
+	unfinished, err := unfinishedFolder(folder)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", folder, err)
 	}
@@ -64,10 +64,23 @@ func WriteNew(path string, text []byte) error {
 
 // CheckFree returns an error unless WriteFolder can write the folder of a flag.
 func CheckFree(flag, folder string) error {
-	if err := checkFree(filepath.Clean(folder)); err != nil {
+	folder = filepath.Clean(folder)
+	err := checkFree(folder)
+	if err == nil {
+		var probe string
+		if probe, err = unfinishedFolder(folder); err == nil {
+			err = os.Remove(probe)
+		}
+	}
+	if err != nil {
 		return Misusef("--%s: %w", flag, err)
 	}
 	return nil
+}
+
+// unfinishedFolder makes a folder beside another one, which it becomes when it is complete.
+func unfinishedFolder(folder string) (string, error) {
+	return os.MkdirTemp(filepath.Dir(folder), "."+filepath.Base(folder)+"-")
 }
 
 // checkFree returns an error if the folder exists and is not empty, or if its parent does not exist.

@@ -60,7 +60,7 @@ request. Values of Secrets are not in them, but environment variables and logs a
 before you send them. Of objects that are ready, at most 200 of each release have a page.
 
 Exit codes: 0 after Ctrl-C, --idle or a complete export; 1 if the cluster does not respond, has no such
-release, or a page of an export could not be read; 2 for misuse, such as a port in use.`
+release, or an export is interrupted or lacks a page; 2 for misuse, such as a port in use.`
 
 const examples = `  runlevel ui
 

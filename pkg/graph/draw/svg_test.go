@@ -3,6 +3,7 @@ package draw_test
 import (
 	"encoding/xml"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -171,5 +172,41 @@ func TestLongNameOfAJob(t *testing.T) {
 	svg := svgOf(t, []task{{"0000_20_b_x", "Job", name, false}}, graph.Update)
 	if names := svg.find("text", "bar-name"); names[1].Text != "job "+name {
 		t.Errorf("the bar has %q", names[1].Text)
+	}
+}
+
+// TestRunThatStops draws many levels: those before the failure and those after the next one are folded.
+func TestRunThatStops(t *testing.T) {
+	var tasks []task
+	for i := range draw.MaxUnfolded + 20 {
+		for _, component := range "ab" {
+			tasks = append(tasks, task{fmt.Sprintf("0000_%d_%c_x", 10+i, component), "ConfigMap", "x", false})
+		}
+	}
+	p := draw.Picture{Graph: graph.Build(tasks, graph.Options{}), Link: func(int) string { return "" }}
+	for _, node := range p.Graph.Nodes {
+		state := draw.State{Tone: draw.Later, Word: "later", Total: 1}
+		if len(node.Tasks) > 0 && node.Tasks[0] < 60 {
+			state = draw.State{Tone: draw.Good, Word: "done", Done: 1, Total: 1}
+		}
+		if len(node.Tasks) > 0 && node.Tasks[0]/2 == 30 {
+			state = draw.State{Tone: draw.Bad, Word: "failed", Total: 1}
+		}
+		p.States = append(p.States, state)
+	}
+	var svg element
+	if err := xml.Unmarshal([]byte(p.Embedded()), &svg); err != nil {
+		t.Fatal(err)
+	}
+	var levels []string
+	for _, text := range svg.find("text", "level") {
+		levels = append(levels, text.Text)
+	}
+	boxes := len(svg.find("rect", "box"))
+	folds := len(svg.find("rect", "fold"))
+	want := []string{"10–39", "40", "41", "42–69"}
+	slices.Sort(levels)
+	if boxes != 4 || folds != 2 || !slices.Equal(levels, want) {
+		t.Errorf("%d boxes and %d bars in levels %v", boxes, folds, levels)
 	}
 }
