@@ -75,7 +75,7 @@ func AddServingFlags(flags *pflag.FlagSet, probes *string, metrics *webserver.Se
 	flags.StringVar(&metrics.Address, "metrics-listen", "",
 		"the address of /metrics, such as :9099; served over TLS to clients whom the API server allows to get /metrics")
 	flags.StringVar(&metrics.CertFile, "serving-cert-file", "",
-		"the certificate for --metrics-listen; it may be missing or change at any time")
+		"the certificate for --metrics-listen, and for --ui of the operator; it may be missing or change at any time")
 	flags.StringVar(&metrics.KeyFile, "serving-key-file", "", "the key of --serving-cert-file")
 }
 

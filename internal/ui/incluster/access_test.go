@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/install"
@@ -456,17 +458,41 @@ func TestRightsAreGrantedByCommands(t *testing.T) {
 	}
 }
 
-// TestTheProxyOfTheDocumentation is accepted by the API server.
+// TestTheProxyOfTheDocumentation can be applied, and its namespace admits its pods.
 func TestTheProxyOfTheDocumentation(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
+	test.Account(t, namespace, "default")
 	for _, section := range sandboxtest.ReadPage(t, "../../../docs/ui-cluster.md") {
-		if text, isThere := section.Files["oauth2-proxy.yaml"]; isThere {
-			for manifest := range strings.SplitSeq(strings.ReplaceAll(text, "runlevel-system", namespace), "---\n") {
-				sandboxtest.Apply(t, test.Connect(t), manifest)
-			}
-			return
+		text, isThere := section.Files["oauth2-proxy.yaml"]
+		if !isThere {
+			continue
 		}
+		for manifest := range strings.SplitSeq(strings.ReplaceAll(text, "runlevel-proxy", namespace), "---\n") {
+			object := sandboxtest.Apply(t, test.Connect(t), manifest)
+			if object.GetKind() != "Deployment" {
+				continue
+			}
+			var deployment appsv1.Deployment
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &deployment); err != nil {
+				t.Fatal(err)
+			}
+			_, err := test.Client(t).CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "proxy"}, Spec: deployment.Spec.Template.Spec,
+			}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		return
 	}
 	t.Error("the page has no proxy")
+}
+
+// TestAWrongAddressDoesNotEndTheOperator, which would keep nothing in place then.
+func TestAWrongAddressDoesNotEndTheOperator(t *testing.T) {
+	options := Options{Serving: webserver.Serving{Address: "8443"}}
+	if err := Serve(t.Context(), nil, &rest.Config{Host: "127.0.0.1:1"}, options); err != nil {
+		t.Error(err)
+	}
 }

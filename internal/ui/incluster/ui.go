@@ -36,7 +36,8 @@ type Options struct {
 	Source    source.Options // for releases of which the cluster has only the image
 }
 
-// Serve adds a server of the pages to a manager, unless it has no address.
+// Serve adds a server of the pages to a manager, unless it has no address. An address that can't be used does not end
+// the operator, which is more important than its pages.
 func Serve(ctx context.Context, m ctrl.Manager, connection *rest.Config, o Options) error {
 	if o.Serving.Address == "" {
 		return nil
@@ -52,7 +53,10 @@ func Serve(ctx context.Context, m ctrl.Manager, connection *rest.Config, o Optio
 	}
 	pages := newServer(c, &access{reviewer: reviewer}, o)
 	context.AfterFunc(ctx, func() { pages.End("") })
-	return webserver.Serve(ctx, m, "ui", pages, o.Serving)
+	if err := webserver.Serve(ctx, m, "ui", pages, o.Serving); err != nil {
+		ctrl.Log.WithName("ui").Error(err, "can't serve the pages: check --ui, or ui in the settings")
+	}
+	return nil
 }
 
 // newServer returns a server of the pages.
