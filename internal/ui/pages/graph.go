@@ -39,7 +39,7 @@ func (s *Site) graphSection(r *live.Release, query url.Values) look.Section {
 		view.addNodes()
 		section.Body = append(section.Body, g.Raw(view.picture.Embedded()), view.toggle())
 	default:
-		if r.Unread != "" {
+		if r.Unread != "" && (r.Status.State != "" || r.Status.Progress != nil) {
 			section.Body = append(section.Body, look.Notice(look.Unknown, look.Text(
 				"The files of the release cannot be read, so the graph is not known: "+r.Unread)))
 		}

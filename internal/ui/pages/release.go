@@ -92,6 +92,9 @@ func (v releaseView) summary() look.Section {
 			g.Text(printable.Count(len(v.Status.Unknown), "fact")+" could not be read"))))
 	}
 	p := cmp.Or(v.Progress, v.Status.Progress)
+	if end := v.end(); p == nil && end != nil {
+		body = append(body, h.P(g.Text("It ended: "), look.Prose(v.Status.Time, end.Message)))
+	}
 	if p != nil && p.Total > 0 {
 		body = append(body, v.progress(p))
 	}
@@ -102,13 +105,21 @@ func (v releaseView) summary() look.Section {
 	return look.Section{ID: "summary", Title: title, Body: body}
 }
 
+// end returns how the last apply ended if it did not complete.
+func (v releaseView) end() *record.End {
+	if v.Status.History == nil || v.Status.Uninstall != nil {
+		return nil
+	}
+	return v.Status.History.End
+}
+
 // state returns the state in a word, with its tone.
 func (v releaseView) state() (look.Tone, string) {
 	if v.Status.State == "" && v.Status.Lost == nil {
 		return look.Unknown, "Not applied"
 	}
 	word := v.Status.Word()
-	return releaseStates[releaseRank(word)].tone, string(word)
+	return releaseTone(word, v.Status.Progress != nil), string(word)
 }
 
 // announcement returns the state for an announcement: without the percentage, which changes often.
@@ -185,31 +196,8 @@ func (v releaseView) history() look.Section {
 	if entry == nil {
 		return look.Section{ID: "history", Title: "History", Body: g.Group{h.P(g.Text("No version was applied yet."))}}
 	}
-	facts := []look.Fact{
-		{Name: "Version", Value: look.Text(cmp.Or(entry.Version, "-"))},
-		{Name: "Mode", Value: look.Text(cmp.Or(entry.Mode, "-"))},
-		{Name: "Source", Value: look.Text(cmp.Or(entry.Source, "-"))},
-		{Name: "Begun", Value: g.Group{look.Age(v.Status.Time, entry.Started.Time), g.Text(" ago")}},
-	}
-	switch {
-	case entry.Completed != nil:
-		facts = append(facts, look.Fact{Name: "Completed", Value: g.Group{
-			look.Age(v.Status.Time, entry.Completed.Time),
-			g.Text(" ago, after " + printable.Age(entry.Completed.Time, entry.Started.Time)),
-		}})
-	case entry.End != nil:
-		facts = append(facts, look.Fact{Name: "Ended without completing", Value: g.Group{
-			look.Age(v.Status.Time, entry.End.Time.Time), g.Text(" ago: "), look.Lines(entry.End.Message),
-		}})
-	}
-	if len(entry.Forced) > 0 {
-		facts = append(facts, look.Fact{Name: "Forced over", Value: look.Text(strings.Join(entry.Forced, ", "))})
-	}
-	if entry.Verified {
-		facts = append(facts, look.Fact{Name: "Signature", Value: g.Text("verified")})
-	}
 	return look.Section{ID: "history", Title: "Newest version", Body: g.Group{
-		look.Facts(facts...), g.If(all.Address != "", h.P(all.Node())),
+		v.site.versionTable(v.Release, record.History{*entry}), g.If(all.Address != "", h.P(all.Node())),
 	}}
 }
 

@@ -126,7 +126,8 @@ func TestAFailureHasItsReasonAndTheCommandsThatHelp(t *testing.T) {
 	lacks(t, section(page, "summary"), r.namespace+"@") // the stored manifests fail again
 	contains(t, section(page, "attention"), "Deployment "+r.namespace+"/db failed: ", "spec.selector can't be changed",
 		"runlevel why Deployment.apps/"+r.namespace+"/db")
-	contains(t, section(page, "history"), "1.1.0", "Ended without completing", "spec.selector can't be changed")
+	contains(t, section(page, "history"), "1.1.0", "its apply ended without completing it",
+		"spec.selector can't be changed")
 	contains(t, section(page, "events"), "Warning: ReleaseFailed")
 	checkOutline(t, page)
 }
@@ -200,4 +201,17 @@ func TestAnUninstallAndADeleteOfAReleaseWithoutAVersionNameWhoContinues(t *testi
 	contains(t, section(page, "summary"), "Uninstalling", "no process continues that: run runlevel uninstall "+
 		r.namespace+" --record-namespace "+r.namespace+" to continue")
 	lacks(t, section(page, "summary"), "rollback")
+}
+
+func TestAnApplyThatDidNotWaitIsNoFailure(t *testing.T) {
+	r := newRelease(t)
+	if err := r.apply("1.0.0", dbWith("db", "no: where"), noWait); err != nil {
+		t.Fatal(err)
+	}
+	site := r.site()
+	page := r.page(site, "")
+	contains(t, section(page, "summary"), "Incomplete", "It ended: it was applied without waiting")
+	contains(t, page, `class="state waiting"`)
+	contains(t, section(page, "graph"), "db waiting 0 of 1", "web done 1 of 1 manifest")
+	lacks(t, page, `class="state bad"`)
 }

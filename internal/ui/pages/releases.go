@@ -43,6 +43,14 @@ func releaseRank(wanted state.ReleaseState) int {
 	return 0
 }
 
+// releaseTone returns the tone of a state. Without progress, a release is incomplete because its apply did not wait.
+func releaseTone(word state.ReleaseState, hasProgress bool) look.Tone {
+	if word == state.ReleaseIncomplete && !hasProgress {
+		return look.Waiting
+	}
+	return releaseStates[releaseRank(word)].tone
+}
+
 // releases returns the page of all releases, the worst first.
 func (s *Site) releases(ctx context.Context, query url.Values) (*Content, error) {
 	all, unread := s.Hub.Releases(ctx)
@@ -60,7 +68,8 @@ func (s *Site) releases(ctx context.Context, query url.Values) (*Content, error)
 		}
 	}
 	slices.SortStableFunc(shown, func(a, b state.ListedRelease) int {
-		return cmp.Or(cmp.Compare(releaseRank(a.State), releaseRank(b.State)), cmp.Compare(a.Release, b.Release),
+		return cmp.Or(cmp.Compare(releaseRank(a.State), releaseRank(b.State)),
+			cmp.Compare(min(len(b.Problems), 1), min(len(a.Problems), 1)), cmp.Compare(a.Release, b.Release),
 			cmp.Compare(a.Namespace, b.Namespace))
 	})
 	page := look.Page{Title: "Releases", Menu: s.clusterMenu(ctx)}
@@ -118,7 +127,7 @@ func (s *Site) releaseTable(all []state.ListedRelease, query url.Values) g.Node 
 }
 
 func (s *Site) releaseRow(release state.ListedRelease) []g.Node {
-	word := g.Group{look.State(releaseStates[releaseRank(release.State)].tone, string(release.State))}
+	word := g.Group{look.State(releaseTone(release.State, release.Percent != nil), string(release.State))}
 	if release.State == state.ReleaseApplying && release.Percent != nil {
 		word = append(word, look.Progress("Progress of release "+release.Release, *release.Percent, 100,
 			fmt.Sprintf("%d%%", *release.Percent)))
@@ -127,9 +136,9 @@ func (s *Site) releaseRow(release state.ListedRelease) []g.Node {
 	if release.Since != nil {
 		age = look.Age(now, *release.Since)
 	}
-	problems := g.Group{g.Text(strconv.Itoa(len(release.Problems)))}
-	if len(release.Problems) > 0 {
-		problems = append(problems, g.Text(": "), look.Prose(now, release.Problems[0]))
+	problems := g.Group{g.Text("-")}
+	if count := len(release.Problems); count > 0 {
+		problems = g.Group{look.Prose(now, release.Problems[0]), look.More(count-1, "problem")}
 	}
 	for _, what := range release.Unknown[:min(maxNamed, len(release.Unknown))] {
 		problems = append(problems, h.P(g.Text("Not known: "), look.Text(what)))
