@@ -143,7 +143,7 @@ func TestPlanAndLintAsHTML(t *testing.T) {
 			"Lint of new, after old", "4 errors, 2 warnings", "old/0000_20_web_01.yaml, of the previous release",
 			"error ConfigMap shop/dropped: it is no longer in the payload",
 			"line 1, to fix in new/0000_20_web_02.yaml, rule dropped",
-			"How to fix it. Keep the manifest and annotate it", "must be no more than 63 bytes",
+			"**How to fix it.** Keep the manifest and annotate it", "must be no more than 63 bytes",
 		}},
 		{[]string{"lint", "wrong", "--show-ignored"}, []string{
 			"Lint of wrong", "1 ignored", "field metadata.name",
