@@ -287,6 +287,7 @@ func (s *stage) openExport(t *testing.T) {
 			s.SetTheme(t, theme)
 			s.Open(t, "file://"+file, width)
 			s.Await(t, `document.querySelector("h1").innerText != ""`)
+			s.Await(t, `[...document.querySelectorAll(".table")].every(t => t.scrollWidth <= t.clientWidth)`)
 			s.Check(t)
 		}
 	}
