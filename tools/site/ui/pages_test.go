@@ -85,6 +85,7 @@ func TestPages(t *testing.T) {
 		{"pictures", s.takePictures},
 		{"without JavaScript", s.readWithoutScripts},
 		{"tabs", s.openManyTabs},
+		{"links", s.followLinks},
 		{"outage", s.outliveServer},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -328,6 +329,26 @@ func (s *stage) openManyTabs(t *testing.T) {
 	for _, tab := range tabs {
 		tab.sees(t, `1\.1\.0`)
 		tab.stayed(t)
+	}
+}
+
+// followLinks opens the pages by links on another site, with the token and without, and by the file that a browser gets.
+func (s *stage) followLinks(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "open.html")
+	for _, text := range []string{
+		`<a href="` + s.first + `">Runlevel</a>`,
+		`<a href="` + s.site + `/">Runlevel</a>`,
+		`<meta http-equiv="refresh" content="0; url=` + s.first + `">`,
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		other := &stage{Tab: s.NewTab(t)}
+		other.Open(t, "file://"+file, 1440)
+		if strings.HasPrefix(text, "<a") {
+			other.Await(t, `document.querySelector("a").click() === undefined`)
+		}
+		other.sees(t, "Releases")
 	}
 }
 

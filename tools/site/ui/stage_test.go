@@ -32,6 +32,7 @@ type stage struct {
 	*browser.Tab
 	program string // runlevel
 	site    string // URL of the pages, without a slash at its end
+	first   string // the address that it prints
 	process *os.Process
 }
 
@@ -39,9 +40,9 @@ type stage struct {
 func newStage(t testing.TB) *stage {
 	t.Helper()
 	s := &stage{Tab: browser.Start(t, "../node_modules"), program: sandboxtest.Program(t, "runlevel")}
-	first := s.serve(t)
-	s.site = strings.TrimSuffix(regexp.MustCompile(`^http://[^/]+`).FindString(first), "/")
-	s.Open(t, first, 1440)
+	s.first = s.serve(t)
+	s.site = strings.TrimSuffix(regexp.MustCompile(`^http://[^/]+`).FindString(s.first), "/")
+	s.Open(t, s.first, 1440)
 	return s
 }
 
