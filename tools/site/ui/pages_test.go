@@ -332,7 +332,7 @@ func (s *stage) openManyTabs(t *testing.T) {
 	}
 }
 
-// followLinks opens the pages by links on another site, with the token and without, and by the file that a browser gets.
+// followLinks opens the pages by links on another site, with and without the token, and by a file as a browser gets it.
 func (s *stage) followLinks(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "open.html")
 	for _, text := range []string{
