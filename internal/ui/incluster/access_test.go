@@ -263,6 +263,59 @@ func TestTheObjectPageFollowsTheRightsOfTheUser(t *testing.T) {
 		object(owner, "PriorityClass.scheduling.k8s.io", "system-cluster-critical"))
 }
 
+// TestWhyFollowsTheRightsOfTheUser: the reasons are on pods and on other objects.
+func TestWhyFollowsTheRightsOfTheUser(t *testing.T) {
+	s := begin(t, time.Second)
+	s.release("shop")
+	awaitAccount(t, s.namespace)
+	sandboxtest.Apply(t, test.Connect(t), `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: `+s.namespace+`}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers: [{name: web, image: registry.example/web, envFrom: [{secretRef: {name: hidden}}]}]
+`)
+	pods := test.Client(t).CoreV1().Pods(s.namespace)
+	pod, err := pods.Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"app": "web"}},
+		Spec: corev1.PodSpec{SchedulerName: "none", Containers: []corev1.Container{
+			{Name: "web", Image: "registry.example/web"},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		Reason: corev1.PodReasonUnschedulable, Message: "0/7 nodes are available"}}
+	if _, err := pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	page := "/releases/" + s.namespace + "/shop/object?kind=Deployment.apps&namespace=" + s.namespace + "&name=web"
+	why := func(token string) (int, string) {
+		code, text := s.get(token, page)
+		_, text, _ = strings.Cut(text, `id="why"`)
+		text, _, _ = strings.Cut(text, "</section>")
+		return code, text
+	}
+	owner := s.user("owner", rbacv1.PolicyRule{
+		APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"},
+	})
+	carl := s.user("carl", mayGet(lock.Name("shop")), rbacv1.PolicyRule{
+		APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get"},
+	})
+	for _, want := range []string{"it needs Secret " + s.namespace + "/hidden", "0/7 nodes"} {
+		s.expect(want, http.StatusOK, want, func() (int, string) { return why(owner) })
+	}
+	s.expect("the state", http.StatusOK, "not ready", func() (int, string) { return why(carl) })
+	if _, text := why(carl); strings.Contains(text, "/hidden") || strings.Contains(text, "0/7") {
+		t.Error(text)
+	}
+}
+
 // TestALoginBeginsASession, which ends with a logout.
 func TestALoginBeginsASession(t *testing.T) {
 	s := begin(t, time.Minute)
@@ -462,7 +515,7 @@ func TestRightsAreGrantedByCommands(t *testing.T) {
 func TestTheProxyOfTheDocumentation(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
-	test.Account(t, namespace, "default")
+	awaitAccount(t, namespace)
 	for _, section := range sandboxtest.ReadPage(t, "../../../docs/ui-cluster.md") {
 		text, isThere := section.Files["oauth2-proxy.yaml"]
 		if !isThere {
@@ -487,6 +540,15 @@ func TestTheProxyOfTheDocumentation(t *testing.T) {
 		return
 	}
 	t.Error("the page has no proxy")
+}
+
+// awaitAccount waits until the cluster has created the service account of a new namespace: pods need it.
+func awaitAccount(t *testing.T, namespace string) {
+	t.Helper()
+	sandboxtest.Eventually(t, "the account of the namespace", func(ctx context.Context) bool {
+		_, err := test.Client(t).CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+		return err == nil
+	})
 }
 
 // TestAWrongAddressDoesNotEndTheOperator, which would keep nothing in place then.

@@ -1,10 +1,12 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -105,12 +108,7 @@ func (v *objectView) findManifest() {
 
 // read reads the object. It returns an error if the user may not read it.
 func (v *objectView) read() error {
-	v.resource = schema.ParseGroupResource(kinds.DefinitionName(v.id.GroupKind())) // if it is not served
-	served, err := v.Hub.Cluster.FindKind(v.ctx, v.id.GroupKind())
-	if err == nil {
-		// a right in a namespace does not count for cluster-scoped objects
-		v.resource, v.id = served.GroupVersionResource.GroupResource(), served.Scoped(v.id)
-	}
+	v.resource, v.id = v.served(v.id)
 	if err := v.mayDo("get"); err != nil {
 		return err
 	}
@@ -124,10 +122,22 @@ func (v *objectView) read() error {
 	return nil
 }
 
+// served returns the resource of an object, and the object in its scope: a right in a namespace does not count for
+// cluster-scoped objects.
+func (v *objectView) served(id kinds.ID) (schema.GroupResource, kinds.ID) {
+	served, err := v.Hub.Cluster.FindKind(v.ctx, id.GroupKind())
+	if err != nil {
+		return schema.ParseGroupResource(kinds.DefinitionName(id.GroupKind())), id
+	}
+	return served.GroupVersionResource.GroupResource(), served.Scoped(id)
+}
+
 // mayDo returns an error unless the user has a right on the object.
-func (v *objectView) mayDo(verb string) error {
+func (v *objectView) mayDo(verb string) error { return v.mayDoOn(verb, v.resource, v.id) }
+
+func (v *objectView) mayDoOn(verb string, resource schema.GroupResource, id kinds.ID) error {
 	return v.may(v.ctx, authorizationv1.ResourceAttributes{
-		Verb: verb, Namespace: v.id.Namespace, Group: v.resource.Group, Resource: v.resource.Resource, Name: v.id.Name,
+		Verb: verb, Namespace: id.Namespace, Group: resource.Group, Resource: resource.Resource, Name: id.Name,
 	})
 }
 
@@ -142,7 +152,7 @@ func (v *objectView) why() g.Group {
 	if err != nil {
 		return notKnown(err)
 	}
-	answer := v.withoutLogs(v.ctx, v.id.Namespace, answers)[0]
+	answer := v.permitted(v.withoutLogs(v.ctx, v.id.Namespace, answers)[0])
 	if diagnosis.PodsOf(v.live) != nil { // the log has a section
 		answer = withoutLog(answer)
 	}
@@ -174,6 +184,31 @@ func (v *objectView) why() g.Group {
 // notKnown returns that something could not be read.
 func notKnown(err error) g.Group {
 	return g.Group{look.Notice(look.Unknown, h.P(g.Text("Not known: "), look.Lines(err.Error())))}
+}
+
+// permitted returns an answer without the facts on other objects that the user may not read: details are about pods and
+// their events, and an unmet need reveals that an object does not exist.
+func (v *objectView) permitted(answer *why.Answer) *why.Answer {
+	shown := *answer
+	shown.Needs = nil
+	shown.Messages = slices.Clone(answer.Messages)
+	for _, need := range answer.Needs {
+		resource, id := v.served(need.Object)
+		if v.mayDoOn("get", resource, id) == nil {
+			shown.Needs = append(shown.Needs, need)
+			continue
+		}
+		shown.Messages = slices.DeleteFunc(shown.Messages, func(message why.Message) bool {
+			return strings.HasPrefix(message.Text, "it needs "+need.Object.String()+",")
+		})
+	}
+	events := cmp.Or(v.id.Namespace, metav1.NamespaceDefault)
+	if v.mayList(v.ctx, "pods", v.id.Namespace) != nil || v.mayList(v.ctx, "events", events) != nil {
+		for i := range shown.Messages {
+			shown.Messages[i].Details = nil
+		}
+	}
+	return &shown
 }
 
 // sentence returns a section that has only a sentence.

@@ -77,6 +77,11 @@ func failingContainer(pods []corev1.Pod) *ready.PodProblem {
 	return nil
 }
 
+// mayList returns an error unless the user may list a core resource in a namespace; in all if it is empty.
+func (s *Site) mayList(ctx context.Context, resource, namespace string) error {
+	return s.may(ctx, authorizationv1.ResourceAttributes{Verb: "list", Namespace: namespace, Resource: resource})
+}
+
 // mayReadLogs returns an error unless the user may read the logs of pods; in all namespaces if it is empty.
 func (s *Site) mayReadLogs(ctx context.Context, namespace string) error {
 	return s.may(ctx, authorizationv1.ResourceAttributes{
@@ -112,8 +117,7 @@ func (v *objectView) readPods() ([]corev1.Pod, error) {
 	if selection == nil {
 		return nil, nil
 	}
-	right := authorizationv1.ResourceAttributes{Verb: "list", Namespace: v.id.Namespace, Resource: "pods"}
-	if err := v.may(v.ctx, right); err != nil {
+	if err := v.mayList(v.ctx, "pods", v.id.Namespace); err != nil {
 		return nil, err
 	}
 	selection.Limit = maxListed
