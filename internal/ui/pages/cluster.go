@@ -220,6 +220,9 @@ func (s *Site) operatorTable(now time.Time, caption string, all []state.Operator
 // version returns the ClusterVersion in short, if it is about this release.
 func (v releaseView) version() look.Section {
 	read := v.Status.ClusterVersion
+	if v.refused != nil {
+		return look.Section{ID: "version", Title: "ClusterVersion", Body: sentence(v.refused.Error())}
+	}
 	if read == nil {
 		return look.Section{}
 	}

@@ -31,6 +31,7 @@ type releaseView struct {
 	events []state.Event // the latest
 	// events on the objects that other clients change again and again
 	contested map[kinds.ID]state.Event
+	refused   error // why the user may not read the ClusterVersion
 }
 
 // release returns the first page on a release: the facts for a person on call, in the order of their urgency.
@@ -41,17 +42,18 @@ func (s *Site) release(ctx context.Context, namespace, name string, query url.Va
 	}
 	status := *read.Status
 	status.Objects = s.withoutLogs(ctx, metav1.NamespaceAll, status.Objects)
+	var refused error
 	if status.ClusterVersion != nil || len(status.Operators) > 0 {
 		if err := s.mayReadVersion(ctx); err != nil {
 			status.ClusterVersion, status.Operators, status.Events = nil, nil, nil
-			status.Unknown = append(slices.Clone(status.Unknown),
-				"the ClusterVersion and the ClusterOperators: "+err.Error())
+			refused = err
 		}
 	}
 	shown := *read
 	shown.Status = &status
 	v := releaseView{
 		Release: &shown, site: s, events: status.Events, contested: s.contentions(ctx, read.Status.Repairs),
+		refused: refused,
 	}
 	if len(v.events) == 0 {
 		v.events, _ = s.eventsOn(ctx, kinds.NewID(kinds.ConfigMap, namespace, lock.Name(name)), "") // optional
