@@ -58,7 +58,6 @@ require (
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/multierr v1.11.0 // indirect
 	go.uber.org/zap v1.27.1
-	k8s.io/streaming v0.37.2 // indirect
 )
 
 require (
