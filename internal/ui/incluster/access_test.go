@@ -328,7 +328,12 @@ func TestALoginBeginsASession(t *testing.T) {
 	}
 	form := url.Values{"token": {token + "\n"}, "next": {"//evil.example/?q=shop"}}
 	browser.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	answer, err := browser.Do(s.request(http.MethodPost, "/login", form))
+	transport := browser.Transport.(*http.Transport).Clone()
+	transport.ExpectContinueTimeout = time.Minute
+	browser.Transport = transport
+	login := s.request(http.MethodPost, "/login", form)
+	login.Header.Set("Expect", "100-continue") // the form arrives after the header, as in a slow network
+	answer, err := browser.Do(login)
 	if err != nil {
 		t.Fatal(err)
 	}

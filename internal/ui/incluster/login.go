@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	loginAddress  = "/login"
+	loginAddress  = server.LoginAddress
 	logoutAddress = "/logout"
 
 	maxForm        = 64 << 10         // bytes

@@ -39,6 +39,9 @@ const (
 	maxError     = 2 << 10          // bytes of the text of an error
 )
 
+// LoginAddress is the address of the form of an Access that has one.
+const LoginAddress = "/login"
+
 // An Access decides who may look.
 type Access interface {
 	// Admit returns the request with its user in the context. If it returns nil, it has answered the request. Assets
@@ -133,7 +136,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// The error means that w is not a connection.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pageTimeout + writeTimeout))
-	if r.ContentLength != 0 { // nothing reads the body, and the connection does not wait for it
+	// Nothing reads another body, and the connection does not wait for it. Over HTTP/2, a body that arrives after the
+	// deadline is lost.
+	if r.ContentLength != 0 && r.URL.Path != LoginAddress {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 	}
 	switch {
