@@ -19,8 +19,7 @@ const (
 	loginAddress  = server.LoginAddress
 	logoutAddress = "/logout"
 
-	maxForm        = 64 << 10         // bytes
-	maxLogin       = 10 * time.Second // to send the form
+	maxForm        = 64 << 10 // bytes
 	tokenParameter = "token"
 	nextParameter  = "next" // the page to open after the login
 )
@@ -28,7 +27,6 @@ const (
 // login begins a session with a token.
 func (a *access) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(maxLogin)) // fails without a connection
 	token := strings.TrimSpace(r.PostFormValue(tokenParameter))
 	user, refused := a.check(r.Context(), token)
 	switch {

@@ -37,6 +37,7 @@ const (
 	maxAddress   = 4 << 10          // bytes of a path with its query
 	maxHeader    = 32 << 10         // bytes of the headers of a request
 	maxError     = 2 << 10          // bytes of the text of an error
+	maxLogin     = 10 * time.Second // the time until a form has arrived
 )
 
 // LoginAddress is the address of the form of an Access that has one.
@@ -136,10 +137,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// The error means that w is not a connection.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pageTimeout + writeTimeout))
-	// Nothing reads another body, and the connection does not wait for it. Over HTTP/2, a body that arrives after the
-	// deadline is lost.
-	if r.ContentLength != 0 && r.URL.Path != LoginAddress {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+	if r.ContentLength != 0 {
+		deadline := time.Now() // nothing reads the body, and the connection does not wait for it
+		if r.URL.Path == LoginAddress {
+			deadline = deadline.Add(maxLogin)
+		}
+		_ = http.NewResponseController(w).SetReadDeadline(deadline)
 	}
 	switch {
 	case len(r.RequestURI) > maxAddress && r.URL.Path != eventsAddress: // which has the address of a page, escaped
