@@ -44,7 +44,7 @@ func (s *Site) eventsOn(ctx context.Context, id kinds.ID, reason string) ([]stat
 		return nil, err
 	}
 	listed, err := s.Hub.Cluster.Client.CoreV1().Events(namespace).List(ctx,
-		metav1.ListOptions{FieldSelector: about.String(), Limit: maxEventsRead})
+		metav1.ListOptions{FieldSelector: about.AsSelector().String(), Limit: maxEventsRead})
 	if err != nil {
 		return nil, diagnosis.ReadError("list events in namespace "+namespace, err)
 	}

@@ -193,6 +193,8 @@ func TestAnObjectThatDoesNotExistHasAPage(t *testing.T) {
 	page := r.object(site, "Widget.example.com", "w")
 	contains(t, page, "The release does not have it.")
 	lacks(t, page, "References", "Log of a failing container")
+	// Names of RBAC may have the characters of a selector.
+	contains(t, r.object(site, "Role.rbac.authorization.k8s.io", "a=b,c"), "There are no events.")
 }
 
 // The server lists events by their names, and a namespace may have thousands.
