@@ -216,7 +216,7 @@ func (e *Export) fileName(address *url.URL) string {
 		values = append(values, query[key]...)
 	}
 	values = slices.DeleteFunc(values, func(value string) bool { return value == "" })
-	const hashed = 4 // of the hash, which tells names apart that differ in replaced characters
+	const hashed = 4 // bytes of the hash: two names may differ only in replaced characters
 	sum := sha256.Sum256([]byte(address.RawQuery))
 	return fmt.Sprintf("%s/%s-%x.html", name, safe(strings.Join(values, "-")), sum[:hashed])
 }

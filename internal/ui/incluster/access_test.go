@@ -179,8 +179,8 @@ func TestWhoMayLook(t *testing.T) {
 }
 
 // foreignToken is the token of a service account of another cluster.
-const foreignToken = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImEifQ.eyJpc3MiOiJodHRwczovL2t1YmVybmV0ZXMuZGVmYXVsdC5zdmMuY2x1c3Rlci5" +
-	"sb2NhbCIsInN1YiI6InN5c3RlbTpzZXJ2aWNlYWNjb3VudDpkZWZhdWx0OmRlZmF1bHQiLCJleHAiOjQxMDAwMDAwMDB9.c2lnbmF0dXJl"
+const foreignToken = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImEifQ." +
+	"eyJpc3MiOiJodHRwczovL2t1YmVybmV0ZXMuZGVmYXVsdC5zdmMuY2x1c3Rlci5sb2NhbCIsInN1YiI6InN5c3RlbTpzZXJ2aWNlYWNjb3VudDpkZWZhdWx0OmRlZmF1bHQiLCJleHAiOjQxMDAwMDAwMDB9.c2lnbmF0dXJl"
 
 // TestUsersSeeWhatTheyMayRead: only the releases whose records they may get.
 func TestUsersSeeWhatTheyMayRead(t *testing.T) {
@@ -465,7 +465,7 @@ func TestALostRightCloses(t *testing.T) {
 	}
 }
 
-// TestWithoutTheAPIServer: the page reports that the token can't be reviewed, and admits nobody.
+// Without the API server, the page reports that it can't review the token, and refuses the request.
 func TestWithoutTheAPIServer(t *testing.T) {
 	t.Parallel()
 	reviewer, err := webserver.NewReviewer(&rest.Config{Host: "127.0.0.1:1"}, time.Second)
@@ -522,8 +522,8 @@ func TestTheProxyOfTheDocumentation(t *testing.T) {
 	namespace := test.Namespace(t)
 	awaitAccount(t, namespace)
 	for _, section := range sandboxtest.ReadPage(t, "../../../docs/ui-cluster.md") {
-		text, isThere := section.Files["oauth2-proxy.yaml"]
-		if !isThere {
+		text, found := section.Files["oauth2-proxy.yaml"]
+		if !found {
 			continue
 		}
 		for manifest := range strings.SplitSeq(strings.ReplaceAll(text, "runlevel-proxy", namespace), "---\n") {

@@ -40,7 +40,7 @@ func BenchmarkRelease(b *testing.B) {
 	page := s.open()
 	page.quiet(2 * time.Second)
 	b.Run("change", func(b *testing.B) {
-		var told, read time.Duration
+		var notified, read time.Duration
 		for b.Loop() {
 			b.StopTimer()
 			page.quiet(2 * time.Second)
@@ -52,11 +52,11 @@ func BenchmarkRelease(b *testing.B) {
 			}
 			began := time.Now()
 			<-page.changes
-			told += time.Since(began)
+			notified += time.Since(began)
 			page.release()
 			read += time.Since(began)
 		}
-		b.ReportMetric(float64(told.Milliseconds())/float64(b.N), "ms-told/op")
+		b.ReportMetric(float64(notified.Milliseconds())/float64(b.N), "ms-notified/op")
 		b.ReportMetric(float64(read.Milliseconds())/float64(b.N), "ms-read/op")
 	})
 	b.Run("rest", func(b *testing.B) {

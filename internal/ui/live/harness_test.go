@@ -187,7 +187,7 @@ func (s *site) topic() live.Topic {
 	return live.Topic{Kind: live.OfRelease, Namespace: s.name, Name: s.name}
 }
 
-// A viewer looks at a release as an open page does: it reads when it is told about a change.
+// A viewer follows a release like an open page: it reads the release after each notification of a change.
 type viewer struct {
 	*site
 	changes <-chan struct{}
@@ -218,7 +218,7 @@ func (v *viewer) until(what string, isWanted func(*live.Release) bool) *live.Rel
 	}
 }
 
-// quiet waits until no change was told for a while.
+// quiet waits until there is no notification for a while.
 func (v *viewer) quiet(pause time.Duration) {
 	v.Helper()
 	deadline := time.After(patience)

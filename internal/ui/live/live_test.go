@@ -329,7 +329,7 @@ func TestPagesShareReads(t *testing.T) {
 	s.renewals(3)
 	select {
 	case <-pages[1].changes:
-		t.Error("a renewal of the lock was told as a change")
+		t.Error("a renewal of the lock was reported as a change")
 	default:
 	}
 	if more := s.requests.Load() - requests; more > 0 {

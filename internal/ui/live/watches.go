@@ -294,7 +294,7 @@ type lockState struct {
 	holder    string
 	since     time.Time
 	expires   time.Time // by the clock of the server; zero if nobody holds it
-	isExpired bool      // this was told
+	isExpired bool      // subscribers were notified of it
 }
 
 // clockTolerance is the largest expected error of our estimate of the clock of the server.

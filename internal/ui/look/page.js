@@ -154,11 +154,11 @@
       if (!Number.isNaN(seconds)) say(time, age(Math.max(seconds, 0)));
     }
   }
-  let ticks = 0, told = Date.now();
+  let ticks = 0, pinged = Date.now();
   setInterval(() => { // once a minute in a tab that is hidden for long
     if (!document.hidden) return showAges(++ticks % 30 === 0);
-    if (isOver || Date.now() - told < 60000) return;
-    told = Date.now();
+    if (isOver || Date.now() - pinged < 60000) return;
+    pinged = Date.now();
     fetch(events, { method: "HEAD" }).catch(() => {}); // the page is still open
   }, 1000);
 

@@ -85,7 +85,8 @@ func TestAnUpdateInProgressNamesTheWaitAndWhatItHoldsUp(t *testing.T) {
 	contains(t, section(page, "graph"), "waiting 1 of 4 manifests Deployment "+r.namespace+"/db : ")
 	contains(t, section(page, "deletes"), "ConfigMap "+r.namespace+"/old 1.1.0",
 		"finalizer example.com/hold: set by runlevel; its controller removes it",
-		"if that controller does not exist any more: kubectl patch configmap/old", "runlevel why ConfigMap/"+r.namespace+"/old")
+		"if that controller does not exist any more: kubectl patch configmap/old",
+		"runlevel why ConfigMap/"+r.namespace+"/old")
 	contains(t, section(page, "gate"), "PendingDelete blocks the next minor version , for", "held by finalizer")
 	contains(t, section(page, "events"), "ReleaseBegun", "update has begun")
 	lacks(t, section(page, "summary"), "runlevel apply") // somebody does

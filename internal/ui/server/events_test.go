@@ -276,6 +276,26 @@ func TestManyPagesOfAUser(t *testing.T) {
 	}
 }
 
+func TestRendersOfAUserAreLimited(t *testing.T) {
+	s := New(nil, nil)
+	busy := &user{renders: make(chan struct{}, maxRendersOfUser)}
+	other := &user{renders: make(chan struct{}, maxRendersOfUser)}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for range maxRendersOfUser {
+		if _, err := s.takeTurn(ctx, busy); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.takeTurn(ctx, other); err != nil {
+		t.Error("the turn of another user:", err)
+	}
+	cancel()
+	if _, err := s.takeTurn(ctx, busy); err == nil {
+		t.Error("a user makes more pages than allowed at the same time")
+	}
+}
+
 func (s *scene) eventually(what string, isTrue func() bool) {
 	s.Helper()
 	deadline := time.After(patience)
