@@ -3,9 +3,7 @@ package lint
 import (
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 )
@@ -29,12 +27,11 @@ func checkUnadmittedPod(s *subject, r *reporter) {
 			}
 			level, isEnforced := enforcedLevel(namespace)
 			for _, pods := range sets {
-				var spec corev1.PodSpec
-				if !isEnforced || !s.shareCluster(pods.by, namespace) ||
-					runtime.DefaultUnstructuredConverter.FromUnstructured(pods.spec, &spec) != nil {
+				spec := pods.typed()
+				if !isEnforced || spec == nil || !s.shareCluster(pods.by, namespace) {
 					continue
 				}
-				found := policy.AggregateCheckResults(checks.EvaluatePod(level, pods.metadata(), &spec))
+				found := policy.AggregateCheckResults(checks.EvaluatePod(level, pods.metadata(), spec))
 				if !found.Allowed {
 					r.field(pods.by, pods.path,
 						"the Namespace %s (%s:%d) enforces the pod security level %s, which does not allow: %s",

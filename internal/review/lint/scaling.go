@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -24,11 +23,7 @@ func runningRules() []Rule {
 }
 
 func checkBudgetWithoutEviction(s *subject, r *reporter) {
-	for _, m := range s.byKind[kinds.PodDisruptionBudget] {
-		var budget policyv1.PodDisruptionBudget
-		if m.isTombstone || runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object().Object, &budget) != nil {
-			continue
-		}
+	each(s, kinds.PodDisruptionBudget, func(m *manifest, budget *policyv1.PodDisruptionBudget) {
 		pods, _, areAll := s.selected(m)
 		total, isFixed := s.replicasOf(pods)
 		switch spec := budget.Spec; {
@@ -47,7 +42,7 @@ func checkBudgetWithoutEviction(s *subject, r *reporter) {
 					"maxUnavailable: 1, or raise the replicas of %s (%s:%d)",
 				spec.MinAvailable, printable.Count(total, "replica"), pods[0].by.id, pods[0].by.Path, pods[0].by.Line)
 		}
-	}
+	})
 }
 
 // isShare reports whether a bound of a budget is a percentage or a number of pods.

@@ -5,11 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
@@ -21,109 +16,6 @@ func selectingRules() []Rule {
 		{"selects-no-pod", Warning, nothing, checkSelectsNoPod},
 		{"missing-port", Error, nothing, checkMissingPort},
 	}
-}
-
-// A podSet is the pods of a workload.
-type podSet struct {
-	by     *manifest
-	labels labels.Set
-	path   []string // path of the spec
-	spec   map[string]any
-}
-
-// findPods returns the pods of the payload's workloads, by namespace.
-func (s *subject) findPods() map[string][]podSet {
-	found := map[string][]podSet{}
-	for _, m := range s.normal {
-		path := kinds.PodSpec(m.groupKind())
-		spec, hasPods := m.get(path...).(map[string]any)
-		if path == nil || !hasPods {
-			continue
-		}
-		keys, _ := m.get(append(slices.Clone(path[:len(path)-1]), "metadata", "labels")...).(map[string]any)
-		set := labels.Set{}
-		for key, value := range keys {
-			set[key], _ = value.(string)
-		}
-		found[m.id.Namespace] = append(found[m.id.Namespace], podSet{m, set, path, spec})
-	}
-	return found
-}
-
-// containers returns the containers of pods, with their paths.
-func (p podSet) containers(lists ...string) (containers []map[string]any, paths [][]string) {
-	for _, list := range lists {
-		items, _ := p.spec[list].([]any)
-		for i, item := range items {
-			if container, isMapping := item.(map[string]any); isMapping {
-				containers = append(containers, container)
-				paths = append(paths, append(slices.Clone(p.path), list, strconv.Itoa(i)))
-			}
-		}
-	}
-	return containers, paths
-}
-
-// hasPort reports whether a container has a port of a name.
-func hasPort(container map[string]any, name string) bool {
-	ports, _ := container["ports"].([]any)
-	return slices.ContainsFunc(ports, func(port any) bool {
-		fields, _ := port.(map[string]any)
-		return fields["name"] == name
-	})
-}
-
-// hasPort reports whether any container of pods has a port of a name.
-func (p podSet) hasPort(name string) bool {
-	containers, _ := p.containers("containers", "initContainers")
-	return slices.ContainsFunc(containers, func(container map[string]any) bool { return hasPort(container, name) })
-}
-
-// podSelector returns the selector of an object; nil if it has none, or selects all pods.
-func (m *manifest) podSelector() labels.Selector {
-	field, _ := m.get(kinds.PodSelector(m.groupKind())...).(map[string]any)
-	if m.groupKind() == kinds.Service {
-		field = map[string]any{"matchLabels": field}
-	}
-	var parsed metav1.LabelSelector
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(field, &parsed) != nil {
-		return nil
-	}
-	selector, err := metav1.LabelSelectorAsSelector(&parsed)
-	if err != nil || selector.Empty() {
-		return nil
-	}
-	return selector
-}
-
-// selected returns the pods that an object selects, and whether it is certain that no others exist.
-func (s *subject) selected(m *manifest) (found []podSet, selector labels.Selector, areAll bool) {
-	selector = m.podSelector()
-	if selector == nil {
-		return nil, nil, false
-	}
-	for _, pods := range s.pods()[m.id.Namespace] {
-		if selector.Matches(pods.labels) && s.shareCluster(m, pods.by) {
-			found = append(found, pods)
-		}
-	}
-	return found, selector, !s.othersMakePods(m.id.Namespace)
-}
-
-// othersMakePods reports whether others than the payload may create pods in a namespace: the namespace is not the
-// payload's, a program of the payload may create workloads in it, or it has custom resources, for which a controller
-// may create pods.
-func (s *subject) othersMakePods(namespace string) bool {
-	creators := s.creators()
-	for _, kind := range []schema.GroupKind{kinds.Pod, kinds.Deployment,
-		kinds.DaemonSet, kinds.StatefulSet} {
-		if creators.creatorOf(kinds.NewID(kind, namespace, "")) != "" {
-			return true
-		}
-	}
-	return slices.ContainsFunc(s.inside[namespace], func(m *manifest) bool {
-		return !kinds.Scheme().Recognizes(m.kind) && len(s.defines[m.groupKind()]) == 0
-	})
 }
 
 func checkSelectsNoPod(s *subject, r *reporter) {

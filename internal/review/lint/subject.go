@@ -73,6 +73,7 @@ type index struct {
 	inside     map[string][]*manifest           // manifests by namespace
 	excluded   map[kinds.ID]*payload.Exclusion  // manifests that filters exclude
 	defines    map[schema.GroupKind][]*manifest // CustomResourceDefinitions by the kind that they define
+	pods       func() map[string][]podSet       // see findPods
 }
 
 func newIndex(p *payload.Payload, isPrevious bool) *index {
@@ -81,6 +82,7 @@ func newIndex(p *payload.Payload, isPrevious bool) *index {
 		inside: map[string][]*manifest{}, excluded: map[kinds.ID]*payload.Exclusion{},
 		defines: map[schema.GroupKind][]*manifest{},
 	}
+	x.pods = sync.OnceValue(x.findPods)
 	for i, m := range p.Manifests {
 		entry := newManifest(m)
 		entry.isPrevious, entry.task = isPrevious, i
@@ -182,9 +184,8 @@ type subject struct {
 	refusals          func() map[*payload.Manifest][]fields.Refusal
 	implied           func() *graph.Graph // graph of an update, with the dependencies that objects imply
 	creators          func() creatorFinder
-	missingReferences func() []missingReference  // see findMissingReferences
-	pods              func() map[string][]podSet // see findPods
-	profiles          bool                       // whether any manifest names a cluster profile
+	missingReferences func() []missingReference // see findMissingReferences
+	profiles          bool                      // whether any manifest names a cluster profile
 }
 
 // An overlap is a cluster that two sets of annotations have in common, if there is one.
@@ -211,8 +212,7 @@ func newSubject(ctx context.Context, input Input) *subject {
 	s.refusals = sync.OnceValue(func() map[*payload.Manifest][]fields.Refusal {
 		return refusals.Find(ctx, slices.Concat(s.Manifests, s.Tests), s.problems)
 	})
-	s.missingReferences, s.pods = sync.OnceValue(func() []missingReference { return s.findMissingReferences() }),
-		sync.OnceValue(func() map[string][]podSet { return s.findPods() })
+	s.missingReferences = sync.OnceValue(func() []missingReference { return s.findMissingReferences() })
 	s.schemas, s.outages = newSchemaChecker(s), &outageFinder{subject: s}
 	s.profiles = slices.ContainsFunc(s.manifests, (*manifest).hasProfile)
 	return s

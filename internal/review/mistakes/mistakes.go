@@ -1,13 +1,15 @@
 // Package mistakes contains mistakes that people make in manifests, for tests of the checks that find them before an
-// API server does. Each mistake is an edit of the release in shop/. mistakes.yaml has the table, and server.txt the
-// answers of a real API server, which a test compares.
+// API server does. Each mistake is an edit of the release in shop/. mistakes.yaml has those that an API server refuses,
+// and server.txt its answers, which a test compares. outages/ has changes that it accepts and that take a service down,
+// a file for each family of them, with what a cluster then shows.
 //
 // Only tests import the package.
 //
-// Start with All.
+// Start with All and Outages.
 package mistakes
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -17,10 +19,11 @@ import (
 	"strings"
 	"testing/fstest"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
-//go:embed shop mistakes.yaml
+//go:embed shop mistakes.yaml outages
 var files embed.FS
 
 // A Group is the reaction of an API server to a mistake.
@@ -40,25 +43,69 @@ type Mistake struct {
 	Name     string `json:"name"`
 	Group    Group  `json:"group"`
 	In       string `json:"in"`
+	Before   []Edit `json:"before"` // of the release before as well
 	Edits    []Edit `json:"edits"`
 	Mentions string `json:"mentions"`
 	Because  string `json:"because"`
+
+	// The other fields are for outages.
+
+	Family string   `json:"-"`
+	Tried  Trial    `json:"tried"`
+	Shows  []string `json:"shows"`  // parts of what a cluster shows after the update, and not before
+	Alone  bool     `json:"alone"`  // it affects the whole cluster
+	Missed string   `json:"missed"` // why neither lint nor a rehearsal finds it; "" if one does
 }
 
-// An Edit replaces a text of a file, by default of the mistake's.
+// A Trial is the way in which an outage was seen.
+type Trial string
+
+// The trials of outages.
+const (
+	ControlPlane Trial = "control-plane" // a test sees it on a control plane
+	Node         Trial = "node"          // a test sees it on a real node
+	Reasoning    Trial = "reasoning"     // neither can show it: Because has the reason
+)
+
+// An Edit changes a file, by default the mistake's. It has one of the changes.
 type Edit struct {
 	In      string `json:"in"`
-	Replace string `json:"replace"`
+	Replace string `json:"replace"` // a text that the file has once
 	With    string `json:"with"`
+	Append  string `json:"append"` // a document, added to the file
+	Drop    string `json:"drop"`   // the document of an object, such as "Secret registry", which goes
+	Mark    string `json:"mark"`   // the document of an object, which gets the delete annotation
 }
 
-// All returns all mistakes.
-func All() ([]Mistake, error) {
-	text, err := files.ReadFile("mistakes.yaml")
+// All returns all mistakes but those of Outages.
+func All() ([]Mistake, error) { return read("mistakes.yaml") }
+
+// Outages returns the mistakes of outages/.
+func Outages() ([]Mistake, error) {
+	names, err := fs.Glob(files, "outages/*.yaml")
 	if err != nil {
 		return nil, err
 	}
 	var all []Mistake
+	for _, name := range names {
+		found, err := read(name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		for i := range found {
+			found[i].Family = strings.TrimSuffix(path.Base(name), ".yaml")
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// read returns the mistakes of a file.
+func read(name string) (all []Mistake, err error) {
+	text, err := files.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
 	return all, yaml.UnmarshalStrict(text, &all)
 }
 
@@ -76,39 +123,80 @@ func Shop() (fstest.MapFS, error) {
 	return shop, err
 }
 
+// Previous returns the release before the mistake.
+func (m Mistake) Previous() (fstest.MapFS, error) {
+	release, err := Shop()
+	if err == nil {
+		_, err = m.apply(m.Before, release)
+	}
+	return release, err
+}
+
 // Release returns the release with the mistake, and the files that differ.
 func (m Mistake) Release() (release fstest.MapFS, changed []string, err error) {
-	release, err = Shop()
-	for _, edit := range m.Edits {
-		if err != nil {
-			return nil, nil, err
-		}
-		if edit.In == "" {
-			edit.In = m.In
-		}
-		var name string
-		if name, err = edit.apply(release); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", m.Name, err)
-		}
-		changed = append(changed, name)
+	if release, err = m.Previous(); err == nil {
+		changed, err = m.apply(m.Edits, release)
 	}
 	return release, changed, err
 }
 
+// apply edits a release, and returns the edited files.
+func (m Mistake) apply(edits []Edit, release fstest.MapFS) (changed []string, err error) {
+	for _, edit := range edits {
+		edit.In = cmp.Or(edit.In, m.In)
+		name, err := edit.apply(release)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.Name, err)
+		}
+		changed = append(changed, name)
+	}
+	return changed, nil
+}
+
 // apply edits the file of a release, and returns its name.
 func (e Edit) apply(release fstest.MapFS) (string, error) {
-	for name := range maps.Keys(release) {
-		if !strings.Contains(name, e.In) {
-			continue
+	for name, file := range release {
+		if strings.Contains(name, e.In) {
+			text, err := e.edited(string(file.Data))
+			release[name] = &fstest.MapFile{Data: []byte(text)}
+			return name, err
 		}
-		text := string(release[name].Data)
-		if found := strings.Count(text, e.Replace); found != 1 {
-			return "", fmt.Errorf("%s has the text %q %d times instead of once", name, e.Replace, found)
-		}
-		release[name] = &fstest.MapFile{Data: []byte(strings.Replace(text, e.Replace, e.With, 1))}
-		return name, nil
 	}
 	return "", fmt.Errorf("no file is called %q", e.In)
+}
+
+const separator = "\n---\n"
+
+// edited returns an edited text.
+func (e Edit) edited(text string) (string, error) {
+	switch {
+	case e.Append != "":
+		return strings.TrimSuffix(text, "\n") + separator + e.Append, nil
+	case e.Replace != "":
+		if found := strings.Count(text, e.Replace); found != 1 {
+			return "", fmt.Errorf("%s has the text %q %d times instead of once", e.In, e.Replace, found)
+		}
+		return strings.Replace(text, e.Replace, e.With, 1), nil
+	}
+	documents := strings.Split(strings.TrimSuffix(text, "\n"), separator)
+	kind, name, _ := strings.Cut(e.Drop+e.Mark, " ")
+	for i, document := range documents {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			return "", err
+		}
+		if object.GetKind() != kind || object.GetName() != name {
+			continue
+		}
+		if e.Drop != "" {
+			return strings.Join(slices.Delete(documents, i, i+1), separator) + "\n", nil
+		}
+		object.SetAnnotations(map[string]string{"release.openshift.io/delete": "true"})
+		marked, err := yaml.Marshal(object.Object)
+		documents[i] = strings.TrimSuffix(string(marked), "\n")
+		return strings.Join(documents, separator) + "\n", err
+	}
+	return "", fmt.Errorf("%s has no %s %s", e.In, kind, name)
 }
 
 // Outcome compares the findings about the mistake with the text that a user needs: "found", "misleading" or "missed";

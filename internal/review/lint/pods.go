@@ -1,0 +1,151 @@
+package lint
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// The pods of a payload, and the objects that select them.
+
+// A podSet is the pods of a workload.
+type podSet struct {
+	by     *manifest
+	labels labels.Set
+	path   []string // path of the spec
+	spec   map[string]any
+	typed  func() *corev1.PodSpec // nil if the spec is invalid
+}
+
+// findPods returns the pods of a payload's workloads, by namespace.
+func (ix *index) findPods() map[string][]podSet {
+	found := map[string][]podSet{}
+	for _, m := range ix.normal {
+		path := kinds.PodSpec(m.groupKind())
+		spec, hasPods := m.get(path...).(map[string]any)
+		if path == nil || !hasPods {
+			continue
+		}
+		keys, _ := m.get(append(slices.Clone(path[:len(path)-1]), "metadata", "labels")...).(map[string]any)
+		set := labels.Set{}
+		for key, value := range keys {
+			set[key], _ = value.(string)
+		}
+		found[m.id.Namespace] = append(found[m.id.Namespace], podSet{
+			m, set, path, spec, sync.OnceValue(func() *corev1.PodSpec { return convert[corev1.PodSpec](spec) }),
+		})
+	}
+	return found
+}
+
+// containers returns the containers of pods, with their paths.
+func (p podSet) containers(lists ...string) (containers []map[string]any, paths [][]string) {
+	for _, list := range lists {
+		items, _ := p.spec[list].([]any)
+		for i, item := range items {
+			if container, isMapping := item.(map[string]any); isMapping {
+				containers = append(containers, container)
+				paths = append(paths, append(slices.Clone(p.path), list, strconv.Itoa(i)))
+			}
+		}
+	}
+	return containers, paths
+}
+
+// hasPort reports whether a container has a port of a name.
+func hasPort(container map[string]any, name string) bool {
+	ports, _ := container["ports"].([]any)
+	return slices.ContainsFunc(ports, func(port any) bool {
+		fields, _ := port.(map[string]any)
+		return fields["name"] == name
+	})
+}
+
+// hasPort reports whether any container of pods has a port of a name.
+func (p podSet) hasPort(name string) bool {
+	containers, _ := p.containers("containers", "initContainers")
+	return slices.ContainsFunc(containers, func(container map[string]any) bool { return hasPort(container, name) })
+}
+
+// podSelector returns the selector of an object; nil if it has none, or selects all pods.
+func (m *manifest) podSelector() labels.Selector {
+	field := m.get(kinds.PodSelector(m.groupKind())...)
+	if m.groupKind() == kinds.Service {
+		field = map[string]any{"matchLabels": field}
+	}
+	if selector := selectorOf(field); selector != nil && !selector.Empty() {
+		return selector
+	}
+	return nil
+}
+
+// selectorOf returns the selector of a field with matchLabels and matchExpressions; nil if it is invalid, or there is
+// none.
+func selectorOf(field any) labels.Selector {
+	parsed := convert[metav1.LabelSelector](field)
+	if parsed == nil {
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(parsed)
+	if err != nil {
+		return nil
+	}
+	return selector
+}
+
+// convert returns the typed value of a field; nil if it has another type, or does not exist.
+func convert[T any](field any) *T {
+	fields, isMapping := field.(map[string]any)
+	typed := new(T)
+	if !isMapping || runtime.DefaultUnstructuredConverter.FromUnstructured(fields, typed) != nil {
+		return nil
+	}
+	return typed
+}
+
+// each calls check for each object of a kind in this payload, as a typed value.
+func each[T any](s *subject, kind schema.GroupKind, check func(*manifest, *T)) {
+	for _, m := range s.byKind[kind] {
+		if typed := convert[T](m.Object().Object); typed != nil && !m.isTombstone {
+			check(m, typed)
+		}
+	}
+}
+
+// selected returns the pods that an object selects, and whether it is certain that no others exist.
+func (s *subject) selected(m *manifest) (found []podSet, selector labels.Selector, areAll bool) {
+	selector = m.podSelector()
+	if selector == nil {
+		return nil, nil, false
+	}
+	for _, pods := range s.pods()[m.id.Namespace] {
+		if selector.Matches(pods.labels) && s.shareCluster(m, pods.by) {
+			found = append(found, pods)
+		}
+	}
+	return found, selector, !s.othersMakePods(m.id.Namespace)
+}
+
+// othersMakePods reports whether others than the payload may create pods in a namespace: the namespace is not the
+// payload's, a program of the payload may create workloads in it, or it has custom resources, for which a controller
+// may create pods.
+func (s *subject) othersMakePods(namespace string) bool {
+	creators := s.creators()
+	for _, kind := range []schema.GroupKind{kinds.Pod, kinds.Deployment,
+		kinds.DaemonSet, kinds.StatefulSet} {
+		if creators.creatorOf(kinds.NewID(kind, namespace, "")) != "" {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.inside[namespace], func(m *manifest) bool {
+		return !kinds.Scheme().Recognizes(m.kind) && len(s.defines[m.groupKind()]) == 0
+	})
+}
