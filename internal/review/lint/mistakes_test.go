@@ -2,6 +2,8 @@ package lint_test
 
 import (
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -42,6 +44,37 @@ func TestMistakes(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), table.String()); diff != "" {
 		t.Errorf("other mistakes are found (-want +got):\n%s", diff)
+	}
+}
+
+// TestOutages lints each outage as an update. Those that it misses have a reason in their table.
+func TestOutages(t *testing.T) {
+	all, err := mistakes.Outages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		t.Run(m.Family+"/"+m.Name, func(t *testing.T) {
+			previous, err := m.Previous()
+			if err != nil {
+				t.Fatal(err)
+			}
+			release, _, err := m.Release()
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := lintFiles(t, release, previous)
+			want := []string{"found"}
+			switch {
+			case m.Group == mistakes.Fine:
+				want = []string{"quiet"}
+			case m.Missed != "":
+				want = []string{"missed", "misleading"}
+			}
+			if outcome := m.Outcome(found); !slices.Contains(want, outcome) {
+				t.Errorf("it is %s instead of %s: %q", outcome, strings.Join(want, " or "), found)
+			}
+		})
 	}
 }
 

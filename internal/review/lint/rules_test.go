@@ -129,6 +129,7 @@ func examplesOf(archive *txtar.Archive) []*example {
 			get(base).config = file.Data
 		case !isFile && key == "baseline":
 			get(base).baseline = file.Data
+		case !isFile && slices.Contains([]string{"shows", "tried", "alone"}, key): // for package mistakes
 		case key == "previous":
 			e := get(base)
 			if e.previous == nil {

@@ -28,7 +28,7 @@ import (
 )
 
 var (
-	controlPlane = sandboxtest.New(sandbox.Options{Nodes: sandbox.NoNodes})
+	controlPlane = sandboxtest.New(sandbox.Options{Nodes: 3})
 	update       = flag.Bool("update", false, "write the answers of the API server")
 )
 

@@ -1,0 +1,263 @@
+package mistakes_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/tools/txtar"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/review/mistakes"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
+
+	runlevelapply "github.com/runlevel/runlevel/pkg/apply"
+)
+
+// maxTrials limits the trials at one time: most of their time, they wait for controllers.
+const maxTrials = 10
+
+// A trial is an update that an API server accepts, and parts of what its namespace shows afterwards.
+type trial struct {
+	name          string
+	before, after fstest.MapFS
+	shows         []string
+	isAlone       bool
+}
+
+// TestOutages applies the outages that a control plane can show, each to a release in a namespace of its own. So their
+// table says what really happens.
+func TestOutages(t *testing.T) {
+	all, err := mistakes.Outages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	trials := map[string][]trial{}
+	for _, m := range all {
+		if m.Tried != mistakes.ControlPlane {
+			continue
+		}
+		before, err := m.Previous()
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, _, err := m.Release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		trials[m.Family] = append(trials[m.Family], trial{m.Name, before, after, m.Shows, m.Alone})
+	}
+	trials["pages"] = trialsOfPages(t)
+	number := 0
+	for family, members := range trials {
+		t.Run(family, func(t *testing.T) {
+			sandboxtest.NeedControlPlane(t)
+			var group errgroup.Group
+			group.SetLimit(maxTrials)
+			for _, member := range members {
+				number++
+				namespace := fmt.Sprintf("shop%03d", number)
+				if !member.isAlone {
+					group.Go(func() error { member.run(t, namespace); return nil })
+				}
+			}
+			_ = group.Wait()
+			for i, member := range members {
+				if member.isAlone {
+					member.run(t, fmt.Sprintf("shop%s%d", family, i))
+				}
+			}
+		})
+	}
+}
+
+// trialsOfPages returns the examples of lint's pages that say what a cluster shows.
+func trialsOfPages(t *testing.T) (found []trial) {
+	pages, err := filepath.Glob("../lint/rules/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		archive, err := txtar.ParseFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := trial{name: filepath.Base(page), before: fstest.MapFS{}, after: fstest.MapFS{}}
+		for _, file := range archive.Files {
+			folder, name, _ := strings.Cut(file.Name, "/")
+			switch folder {
+			case "bad.previous":
+				one.before[name] = &fstest.MapFile{Data: file.Data}
+			case "bad":
+				one.after[name] = &fstest.MapFile{Data: file.Data}
+			case "bad.shows":
+				one.shows = strings.Split(strings.TrimSpace(string(file.Data)), "\n")
+			case "bad.alone":
+				one.isAlone = true
+			}
+		}
+		if len(one.shows) > 0 {
+			found = append(found, one)
+		}
+	}
+	return found
+}
+
+// run applies the release before, and then the update, and awaits what the update has to show.
+func (tt trial) run(t *testing.T, namespace string) {
+	t.Run(tt.name, func(t *testing.T) {
+		config := rest.CopyConfig(controlPlane.Sandbox(t).Config)
+		config.QPS = -1
+		before, after := parsed(t, tt.before, namespace), parsed(t, tt.after, namespace)
+		o := &observer{
+			config: config, client: kubernetes.NewForConfigOrDie(config), cluster: sandboxtest.Connect(t, config),
+			namespace: namespace,
+		}
+		o.watched(before, after)
+		t.Cleanup(func() { o.remove(t, before, after) })
+		baseline := &sight{}
+		if len(before.Manifests) > 0 {
+			tt.apply(t, o, before, graph.Install)
+			baseline = o.settle(t)
+		}
+		tt.apply(t, o, after, graph.Update)
+		if missing, changes := o.await(t, baseline, tt.shows); missing != "" {
+			t.Errorf("%q is not to be seen, but:\n%s", missing, strings.Join(changes, "\n"))
+		}
+	})
+}
+
+// parsed reads a release whose objects are in another namespace than shop.
+func parsed(t *testing.T, files fstest.MapFS, namespace string) *payload.Payload {
+	t.Helper()
+	renamed := fstest.MapFS{}
+	for name, file := range files {
+		text := strings.ReplaceAll(string(file.Data), "shop", namespace)
+		renamed[strings.ReplaceAll(name, "shop", namespace)] = &fstest.MapFile{Data: []byte(text)}
+	}
+	release, _, err := payload.Parse(t.Context(), renamed, payload.Options{Name: namespace, Version: "1.0.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return release
+}
+
+// apply applies a release. What does not become ready is not waited for.
+func (tt trial) apply(t *testing.T, o *observer, release *payload.Payload, mode graph.Mode) {
+	t.Helper()
+	outcome := session.Run(t.Context(), o.cluster, release, session.Options{
+		Force: true, CreateNamespace: true,
+		Apply: runlevelapply.Options{Options: object.Options{Mode: mode}, NoWait: true, Patience: 20 * time.Second},
+	})
+	if outcome.Err != nil {
+		t.Logf("the apply ends with: %v", outcome.Err) // where the release refuses its own objects
+	}
+}
+
+// maxSettling limits the time to wait for a release that does not get ready, as some of the pages.
+const maxSettling = 15 * time.Second
+
+// settle waits until all pods are ready, and returns what is to be seen then.
+func (o *observer) settle(t *testing.T) (last *sight) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), maxSettling)
+	defer cancel()
+	_ = wait.PollUntilContextCancel(ctx, time.Second/2, true, func(ctx context.Context) (bool, error) {
+		now, err := o.look(ctx)
+		if err != nil {
+			return false, nil //nolint:nilerr // asked again
+		}
+		isSettled := last != nil && !now.unready && len(now.changes(last)) == 0
+		last = now
+		return isSettled, nil
+	})
+	if last == nil {
+		t.Fatal("the cluster does not answer")
+	}
+	return last
+}
+
+// maxEffect limits the time until the update shows its effect.
+const maxEffect = 60 * time.Second
+
+// await waits until the changes have all parts, and returns a part that does not appear, and the changes. A part that
+// begins with "still " is to be seen after the update, whether or not it was before.
+func (o *observer) await(t *testing.T, before *sight, parts []string) (missing string, changes []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), maxEffect)
+	defer cancel()
+	err := wait.PollUntilContextCancel(ctx, time.Second/2, true, func(ctx context.Context) (bool, error) {
+		now, err := o.look(ctx)
+		if err != nil {
+			return false, nil //nolint:nilerr // asked again
+		}
+		changes = now.changes(before)
+		for i := range changes {
+			changes[i] = strings.ReplaceAll(changes[i], o.namespace, "shop")
+		}
+		missing = ""
+		for _, part := range parts {
+			lines := changes
+			if kept, isKept := strings.CutPrefix(part, "still "); isKept {
+				part, lines = kept, now.renamed(o.namespace)
+			}
+			if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, part) }) {
+				missing = part
+			}
+		}
+		return missing == "", nil
+	})
+	if err != nil && missing == "" {
+		missing = err.Error()
+	}
+	return missing, changes
+}
+
+// renamed returns all lines, with the namespace's common name.
+func (s *sight) renamed(namespace string) (lines []string) {
+	for line := range s.lines {
+		lines = append(lines, strings.ReplaceAll(line, namespace, "shop"))
+	}
+	return lines
+}
+
+// remove deletes the objects of releases: webhooks first, which might refuse the other deletes.
+func (o *observer) remove(t *testing.T, releases ...*payload.Payload) {
+	ctx := context.WithoutCancel(t.Context())
+	var manifests []*payload.Manifest
+	for _, release := range releases {
+		manifests = append(manifests, release.Manifests...)
+	}
+	slices.Reverse(manifests)
+	for _, m := range manifests {
+		resource, err := o.cluster.Find(ctx, m.GroupVersionKind())
+		if err == nil && (m.ID().Namespace == "" || len(m.Object().GetFinalizers()) > 0) {
+			api := o.cluster.In(resource, m.ID().Namespace)
+			_ = api.Delete(ctx, m.ID().Name, metav1.DeleteOptions{})
+		}
+	}
+}
+
+// parse reads one object.
+func parse(manifest string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(manifest), &object.Object); err != nil {
+		panic(err)
+	}
+	return object
+}
