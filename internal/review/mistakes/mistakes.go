@@ -1,7 +1,7 @@
 // Package mistakes contains mistakes that people make in manifests, for tests of the checks that find them before an
 // API server does. Each mistake is an edit of the release in shop/. mistakes.yaml has those that an API server refuses,
 // and server.txt its answers, which a test compares. outages/ has changes that it accepts and that take a service down,
-// a file for each family of them, with what a cluster then shows.
+// a file for each family of them, with the lines that a cluster then shows.
 //
 // Only tests import the package.
 //

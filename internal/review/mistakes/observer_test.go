@@ -252,7 +252,7 @@ func (o *observer) addEvents(ctx context.Context, s *sight) error {
 	return nil
 }
 
-// addRights describes what the ServiceAccounts of the namespace may do in it, and in the namespace default.
+// addRights describes the rights of the ServiceAccounts of the namespace in it, and in the namespace default.
 func (o *observer) addRights(ctx context.Context, s *sight) error {
 	accounts, err := o.client.CoreV1().ServiceAccounts(o.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -86,7 +86,7 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// trialsOfPages returns the examples of lint's pages that say what a cluster shows.
+// trialsOfPages returns the examples of lint's pages that list the lines that a cluster shows.
 func trialsOfPages(t *testing.T) (found []trial) {
 	pages, err := filepath.Glob("../lint/rules/*.txtar")
 	if err != nil {
@@ -118,7 +118,7 @@ func trialsOfPages(t *testing.T) (found []trial) {
 	return found
 }
 
-// run applies the release before, and then the update, and awaits what the update has to show.
+// run applies the release before, and then the update, and awaits the lines that the update has to show.
 func (tt trial) run(t *testing.T, namespace string) {
 	t.Run(tt.name, func(t *testing.T) {
 		config := rest.CopyConfig(controlPlane.Sandbox(t).Config)
@@ -172,7 +172,7 @@ func (tt trial) apply(t *testing.T, o *observer, release *payload.Payload, mode 
 // maxSettling limits the time to wait for a release that does not get ready, as some of the pages.
 const maxSettling = 15 * time.Second
 
-// settle waits until all pods are ready, and returns what is to be seen then.
+// settle waits until all pods are ready, and returns the lines that it then sees.
 func (o *observer) settle(t *testing.T) (last *sight) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), maxSettling)
