@@ -222,6 +222,9 @@ func (o *observer) addServices(ctx context.Context, s *sight) error {
 					reached[owners[endpoint.TargetRef.Name]] = true
 				}
 			}
+			if len(slice.Endpoints) > 0 && len(slice.Ports) == 0 {
+				s.add("Service %s reaches no port", service.Name)
+			}
 			for _, port := range slice.Ports {
 				if port.Port != nil && len(slice.Endpoints) > 0 {
 					s.add("Service %s reaches port %d", service.Name, *port.Port)
