@@ -234,6 +234,15 @@ func (t *Table) Add(m Mistake, outcome string) {
 	fmt.Fprintf(&t.lines, "%-6s %-10s %s\n", m.Group, outcome, m.Name)
 }
 
+// Percent returns the share of the mistakes of a group that have an outcome.
+func (t *Table) Percent(outcome string, group Group) int {
+	all := 0
+	for _, count := range t.counts[group] {
+		all += count
+	}
+	return t.counts[group][outcome] * 100 / max(1, all)
+}
+
 // String returns the table, with a line of counts for each group at its end.
 func (t *Table) String() string {
 	text := t.lines.String()
