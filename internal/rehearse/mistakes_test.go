@@ -79,7 +79,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// checkBounds compares the shares of what is found with the bounds.
+// checkBounds compares the shares of the outcomes with the bounds.
 func checkBounds(t *testing.T, together *mistakes.Table) {
 	t.Helper()
 	for _, group := range []mistakes.Group{mistakes.Create, mistakes.Within, mistakes.Update, mistakes.Outage} {
@@ -94,7 +94,7 @@ func checkBounds(t *testing.T, together *mistakes.Table) {
 		}
 	}
 	if together.Percent("quiet", mistakes.Fine) < 100 {
-		t.Error("there are findings about what is no mistake")
+		t.Error("lint or a rehearsal finds something in a change without a mistake")
 	}
 }
 
