@@ -15,7 +15,7 @@ const ownDomain = "runlevel.dev/"
 // manifestAnnotations are Runlevel's annotations for manifests, of all packages.
 var manifestAnnotations = []string{
 	deploymenthook.Annotation, TestAnnotation, RecreateAnnotation, injectAPIServer, ownDomain + "keep",
-	ownDomain + "makes", ownDomain + "ready", ownDomain + "references",
+	ownDomain + "loses-data", ownDomain + "makes", ownDomain + "ready", ownDomain + "references",
 }
 
 // writtenAnnotations are those that Runlevel writes on objects: a manifest may be the copy of an object.

@@ -3,12 +3,14 @@ package plan
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/objects/crdchange"
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/references"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -151,7 +153,23 @@ func (o ObjectPreview) entry() ObjectPlan {
 		}
 	}
 	e.Hooks = o.hooks()
+	o.addLoss(&e)
 	return e
+}
+
+// addLoss adds the data that the apply takes with it, apart from those in containers: AlsoDeletes counts these.
+func (o ObjectPreview) addLoss(e *ObjectPlan) {
+	before, after := o.Manifest.Object(), o.Manifest.Object()
+	if o.Live != nil {
+		before, after = &unstructured.Unstructured{Object: o.Live}, &unstructured.Unstructured{Object: o.Planned}
+	}
+	if e.Action == Deleted || e.Recreated {
+		after = nil
+	}
+	if !kinds.IsContainer(e.GroupKind()) && (e.Action == Deleted || e.Action == Changed) {
+		e.Loses, _ = references.Data{}.LostWith(before, after)
+		e.LossReason = o.Manifest.Object().GetAnnotations()[references.DataLossAnnotation]
+	}
 }
 
 // changes returns the fields that would differ, and the managers that have set them.

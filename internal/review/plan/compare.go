@@ -21,8 +21,11 @@ import (
 func Compare(base, target *payload.Payload, refusals map[*payload.Manifest][]fields.Refusal) *Plan {
 	steps := inOrder(target.Manifests)
 	c, p := newComparer(base, target, steps), newPlan(release(base), target)
+	data := references.DataOf(base.Manifests)
 	for _, m := range steps {
-		p.Steps = append(p.Steps, c.planStep(m))
+		step := c.planStep(m)
+		step.addLoss(data, c.from.manifests[storedID(m)], m)
+		p.Steps = append(p.Steps, step)
 	}
 	deletions := c.cascadeOf(base.Manifests, steps)
 	for _, m := range base.Manifests {
@@ -135,6 +138,26 @@ func (c *comparer) planStep(m *payload.Manifest) ObjectPlan {
 		e.compare(old, m)
 	}
 	return e
+}
+
+// addLoss adds the data that the update of an object takes with it. A claim that a StatefulSet of the old release has
+// made has no manifest.
+func (o *ObjectPlan) addLoss(data references.Data, old, m *payload.Manifest) {
+	before, after := m.Object(), m.Object()
+	switch {
+	case old != nil && old.IsTombstone(), o.CreateOnly, old == nil && !(m.IsTombstone() && data.HasClaim(o.ID)):
+		return
+	case old != nil:
+		before = old.Object()
+	default:
+		o.Action, o.Why = Deleted, "a StatefulSet of the old release has made it"
+	}
+	if m.IsTombstone() || o.Recreated {
+		after = nil
+	}
+	if o.Loses, _ = data.LostWith(before, after); len(o.Loses) > 0 {
+		o.LossReason = m.Object().GetAnnotations()[references.DataLossAnnotation]
+	}
 }
 
 // deletionAction returns the action of a tombstone, and the reason.

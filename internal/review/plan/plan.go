@@ -77,6 +77,11 @@ type ObjectPlan struct {
 	// Definition has the changes that affect the objects of a CustomResourceDefinition.
 	Definition *crdchange.Change `json:"definition,omitempty"`
 
+	// Loses are the objects whose data are lost: claims, volumes and custom resources. A definition is one of them,
+	// before its known objects: users may have made others. LossReason is the reason that the manifest has for that.
+	Loses      []kinds.ID `json:"loses,omitempty"`
+	LossReason string     `json:"lossReason,omitempty"`
+
 	// With is the object whose deletion deletes an absent object.
 	With *kinds.ID `json:"with,omitempty"`
 	// RenamedTo is the object that seems to replace a dropped one: the only other

@@ -8,6 +8,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/crdchange"
 	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/references"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -25,7 +26,8 @@ type Reason string
 
 // The reasons of warnings, the worst first.
 const (
-	Refused Reason = "Refused" // the API server does not allow a change, or refuses the object
+	Refused  Reason = "Refused"  // the API server does not allow a change, or refuses the object
+	DataLost Reason = "DataLost" // data are deleted: those of claims, or custom resources
 	// a version of a CustomResourceDefinition is removed, or not served any more
 	VersionRemoved Reason = crdchange.VersionRemoved
 	FieldRemoved   Reason = crdchange.FieldRemoved  // its schema loses a field
@@ -49,7 +51,7 @@ const (
 // Reasons returns all reasons, the worst first.
 func Reasons() []Reason {
 	return []Reason{
-		Refused, VersionRemoved, FieldRemoved, FieldRequired, FieldNarrowed, StillUsed, Contradiction,
+		Refused, DataLost, VersionRemoved, FieldRemoved, FieldRequired, FieldNarrowed, StillUsed, Contradiction,
 		AlsoDeletes, Orphan, Overwritten, ReplicasDropped, Recreation, Revival, NothingThere, ChangeNotMade,
 		NewStorageVersion, NotChecked,
 	}
@@ -130,6 +132,9 @@ func (o ObjectPlan) warnings() []Warning {
 	if o.Action == Deleted && len(o.UsedBy) > 0 {
 		add(StillUsed, "it is deleted, and %s", describeUses(o.UsedBy))
 	}
+	if len(o.Loses) > 0 {
+		add(DataLost, "%s", o.describeLoss())
+	}
 	if refused := o.Refused(); len(refused) > 0 {
 		add(Refused, "the API server refuses to change %s", paths(refused))
 	}
@@ -148,6 +153,29 @@ func (o ObjectPlan) warnings() []Warning {
 	return found
 }
 
+// describeLoss returns the data that are lost, and the reason that allows it if there is one.
+func (o ObjectPlan) describeLoss() string {
+	var names []string
+	for _, id := range o.Loses {
+		if id != o.ID {
+			names = append(names, id.String())
+		}
+	}
+	text := "it is deleted, and " + kinds.DataLostOnDelete(o.GroupKind())
+	switch {
+	case len(names) > 0 && o.GroupKind() == kinds.CustomResourceDefinition:
+		text += ", such as " + names[0]
+	case len(names) > 0 && o.Action == Changed && !o.Recreated:
+		text = "the update deletes " + printable.Few(names, maxListed)
+	case len(names) > 0:
+		text = "it is deleted, and with it " + printable.Few(names, maxListed)
+	}
+	if o.LossReason != "" {
+		text += ", as " + references.DataLossAnnotation + " allows: " + printable.Line(o.LossReason)
+	}
+	return text
+}
+
 // warnOfCluster adds the warnings that only the plan of a cluster has.
 func (o ObjectPlan) warnOfCluster(add func(reason Reason, format string, args ...any)) {
 	switch o.Action {
@@ -156,9 +184,15 @@ func (o ObjectPlan) warnOfCluster(add func(reason Reason, format string, args ..
 	case Unchecked:
 		add(NotChecked, "%s", o.Why)
 	}
-	holds := o.GroupKind() == kinds.Namespace || o.GroupKind() == kinds.CustomResourceDefinition
-	if o.Action == Deleted && holds && o.AlsoDeletes != nil && o.AlsoDeletes.Objects > 0 {
-		add(AlsoDeletes, "it is deleted, and %s with it", o.AlsoDeletes)
+	if o.Action == Deleted && kinds.IsContainer(o.GroupKind()) && o.AlsoDeletes != nil && o.AlsoDeletes.Objects > 0 {
+		reason := AlsoDeletes
+		if o.GroupKind() == kinds.CustomResourceDefinition ||
+			slices.ContainsFunc(o.AlsoDeletes.Kinds, func(c kinds.Count) bool {
+				return c.Group == "" && c.Kind == kinds.PersistentVolumeClaim.Kind
+			}) {
+			reason = DataLost
+		}
+		add(reason, "it is deleted, and %s with it", o.AlsoDeletes)
 	}
 	var overwritten []string
 	for _, change := range o.Changes {
