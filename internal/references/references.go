@@ -136,15 +136,18 @@ func (f *finder) find(r rule, names []string, value any, path []string) {
 			Reference{
 				Path:        append(slices.Clone(names), path[0]),
 				To:          id,
-				Keys:        keysOf(within),
+				Keys:        r.keysOf(within),
 				Consequence: r.consequence,
 			})
 	}
 }
 
-// keysOf returns the keys of a ConfigMap or a Secret that a reference needs: the key of a variable, or the items of a
-// volume.
-func keysOf(within map[string]any) (keys []string) {
+// keysOf returns the keys of a ConfigMap or a Secret that a reference needs: the key of a variable, the items of a
+// volume, or a certificate and its key.
+func (r rule) keysOf(within map[string]any) (keys []string) {
+	if r.isCertificate {
+		return []string{"tls.crt", "tls.key"}
+	}
 	if key, isOne := within["key"].(string); isOne {
 		keys = append(keys, key)
 	}

@@ -17,6 +17,8 @@ type rule struct {
 	overriddenBy string // another field beside it, which takes precedence if it is set
 	builtInName  string // the name of an object that Kubernetes creates itself, which is no reference
 
+	isCertificate bool // the Secret must have a certificate and its key
+
 	isDeclared bool // an annotation declares the rule: a namespace field beside it may have the namespace of the object
 
 	consequence Consequence
@@ -92,7 +94,7 @@ var rules = map[schema.GroupKind][]rule{
 		{path: "spec.ingressClassName", to: kinds.IngressClass},
 		{path: "spec.defaultBackend.service.name", to: kinds.Service},
 		{path: "spec.rules.http.paths.backend.service.name", to: kinds.Service},
-		{path: "spec.tls.secretName", to: kinds.Secret},
+		{path: "spec.tls.secretName", to: kinds.Secret, isCertificate: true},
 	},
 	kinds.Route: {
 		{path: "spec.to.name", to: kinds.Service, isKindNamed: true},

@@ -1,6 +1,154 @@
 package lint
 
+import (
+	"encoding/base64"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
 // secretRules are about certificates and Secrets that an API server accepts, and that do not work.
 func secretRules() []Rule {
-	return nil
+	return []Rule{
+		{"bad-certificate", Error, nothing, checkBadCertificate},
+		{"untrusted-certificate", Error, nothing, checkUntrustedCertificate},
+		{"damaged-value", Warning, nothing, checkDamagedValue},
+	}
+}
+
+// checkDamagedValue looks for values of ConfigMaps and Secrets that the program which reads them can't use. Values that
+// the previous payload had as well are left out.
+func checkDamagedValue(s *subject, r *reporter) {
+	for _, m := range slices.Concat(s.byKind[kinds.Secret], s.byKind[kinds.ConfigMap]) {
+		old := s.earlier(m)
+		if m.isTombstone || m.IsCreateOnly() || old != nil && m.SameTextAs(old.Manifest) {
+			continue
+		}
+		for _, key := range m.keys() {
+			now := newConfigValue(s, m, key)
+			if old == nil {
+				if why := now.whyUnusable(); why != "" {
+					r.field(m, now.field, "%s %s", key, why)
+				}
+				continue
+			}
+			before := newConfigValue(s, old, key)
+			why := now.whyUnusable()
+			if why == "" && before.isSet {
+				why = now.whyWorse(before)
+			}
+			if why != "" && before.text != now.text {
+				r.field(m, now.field, "%s %s", key, why)
+			}
+		}
+	}
+}
+
+// keys returns the keys of a ConfigMap or a Secret, in order.
+func (m *manifest) keys() (keys []string) {
+	for _, field := range dataFields {
+		values, _ := m.get(field).(map[string]any)
+		keys = append(keys, sortedKeys(values)...)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// A configValue is a value of a ConfigMap or a Secret.
+type configValue struct {
+	key, text  string
+	field      []string
+	isSet      bool
+	isSecret   bool
+	isVariable bool // whether a container of this payload reads it as a variable
+}
+
+func newConfigValue(s *subject, m *manifest, key string) configValue {
+	text, isSet := m.value(key)
+	return configValue{
+		key: key, text: text, field: []string{m.dataField(key), key}, isSet: isSet, isSecret: m.groupKind() == kinds.Secret,
+		isVariable: slices.ContainsFunc(s.usesOf(m), func(u use) bool {
+			isRead := slices.Contains(u.Keys, key) || len(u.Keys) == 0 && len(validation.IsCIdentifier(key)) == 0
+			return isVariable(u.Reference) && isRead
+		}),
+	}
+}
+
+// whyUnusable returns the reason why no program can use a value, regardless of the one before; "" if some can.
+func (v configValue) whyUnusable() string {
+	trimmed := strings.TrimSpace(v.text)
+	switch isEncoded := v.isSecret && v.field[0] == "data"; {
+	case !v.isVariable || !isEncoded:
+		return ""
+	case !utf8.ValidString(v.text) || strings.Contains(v.text, "\x00"):
+		return "is base64 of bytes that are not text, so no container with the variable starts: write a text in stringData"
+	case trimmed != "" && trimmed+"\n" == v.text && !strings.Contains(trimmed, "\n"):
+		return "ends with a line end, which becomes a part of the variable: encode it with printf or echo -n, or write it " +
+			"in stringData"
+	default:
+		return ""
+	}
+}
+
+// placeholder matches a value that nobody has filled in.
+var placeholder = regexp.MustCompile(`^(\$(\{\w+\}|\(\w+\)|[A-Z][A-Z_]+)|<[^<>]+>|\{\{.*\}\}|(?i:change[-_ ]?(me|it)|replace[-_ ]?(me|with.*)|` +
+	`to[-_ ]?do|tbd|fixme|placeholder|redacted|x{3,}|\*{3,}|your[-_ ].*))$`)
+
+// whyWorse returns the reason why a program can no longer use a value that has changed; "" if it can.
+func (v configValue) whyWorse(before configValue) string {
+	decoded, err := base64.StdEncoding.DecodeString(strings.TrimSpace(v.text))
+	isEncoded := err == nil && len(decoded) > 2 && !bytesAreHidden(decoded)
+	earlier, earlierErr := base64.StdEncoding.DecodeString(strings.TrimSpace(before.text))
+	wasEncoded := earlierErr == nil && len(earlier) > 2 && !bytesAreHidden(earlier)
+	trimmed, isOneLine := strings.TrimSpace(v.text), !strings.Contains(strings.TrimSpace(v.text), "\n")
+	hadLines := strings.Contains(strings.TrimSpace(before.text), "\n")
+	isRead := v.isSecret || v.isVariable
+	switch {
+	case trimmed == "" && strings.TrimSpace(before.text) != "" && v.isSecret:
+		return "is empty, and was not in the previous payload: write the value"
+	case isRead && placeholder.MatchString(trimmed) && !placeholder.MatchString(strings.TrimSpace(before.text)):
+		return "is the placeholder " + trimmed + ", which nothing replaces: write the value"
+	case v.isSecret && isEncoded && !wasEncoded:
+		return "is base64 of a text once pods read it, and was not in the previous payload: write the text itself in stringData"
+	case v.isVariable && isOneLine && trimmed != v.text && strings.TrimSpace(before.text) == before.text:
+		return "begins or ends with a blank or a line end, which becomes a part of the variable: remove it"
+	case hadLines && isOneLine && (strings.Contains(v.text, `\n`) || slices.Equal(strings.Fields(v.text), strings.Fields(before.text))):
+		return "is one line, and had several in the previous payload: write a block that begins with |"
+	case strings.Contains(v.text, "\r\n") && !strings.Contains(before.text, "\r") && (v.isSecret || strings.HasPrefix(v.text, "#!")):
+		return "has a carriage return before each line end, as Windows writes them, which is a part of its lines: remove them"
+	case strings.HasPrefix(v.text, "\ufeff") && !strings.HasPrefix(before.text, "\ufeff"):
+		return "begins with a byte order mark, which many programs do not accept: remove it"
+	default:
+		return v.whyUnparsed(before)
+	}
+}
+
+// bytesAreHidden reports whether a text has characters that nobody writes.
+func bytesAreHidden(text []byte) bool {
+	return !utf8.Valid(text) || strings.ContainsFunc(string(text), func(r rune) bool {
+		return r > unicode.MaxASCII || !unicode.IsPrint(r) && r != '\n'
+	})
+}
+
+// whyUnparsed returns the reason why a value no longer has the format of the one before, according to its key or its
+// first character; "" if it has.
+func (v configValue) whyUnparsed(before configValue) string {
+	isJSON := func(text string) bool { return json.Valid([]byte(text)) }
+	isYAML := func(text string) bool { _, err := yaml.YAMLToJSON([]byte(text)); return err == nil }
+	switch parts := strings.Split(v.key, "."); {
+	case strings.HasPrefix(before.text, "{") && isJSON(before.text) && !isJSON(v.text):
+		return "is not valid JSON, and was in the previous payload: correct it"
+	case slices.Contains([]string{"yaml", "yml"}, parts[len(parts)-1]) && isYAML(before.text) && !isYAML(v.text):
+		return "is not valid YAML, and was in the previous payload: correct it"
+	default:
+		return ""
+	}
 }
