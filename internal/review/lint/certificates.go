@@ -122,11 +122,11 @@ func checkPair(m, old *manifest, chain []*x509.Certificate, r *reporter) {
 	}
 	switch {
 	case isUnusable && len(chain) > 1 && chain[1].CheckSignatureFrom(leaf) == nil:
-		report(corev1.TLSCertKey, "tls.crt begins with the certificate of an issuer, to which tls.key does not belong: "+
-			"put the certificate of the server first")
+		report(corev1.TLSCertKey, "tls.crt begins with the certificate of an issuer, to which tls.key does not "+
+			"belong: put the certificate of the server first")
 	case isUnusable:
-		report(corev1.TLSPrivateKeyKey, "tls.key is not the key of the certificate in tls.crt, so no server can use them: "+
-			"replace both at once")
+		report(corev1.TLSPrivateKeyKey, "tls.key is not the key of the certificate in tls.crt, so no server can use "+
+			"them: replace both at once")
 	case now.After(leaf.NotAfter):
 		report(corev1.TLSCertKey, "the certificate expired on %s, so clients refuse it: renew it",
 			leaf.NotAfter.Format(time.DateOnly))
@@ -134,8 +134,8 @@ func checkPair(m, old *manifest, chain []*x509.Certificate, r *reporter) {
 		report(corev1.TLSCertKey, "the certificate is not valid before %s, so clients refuse it: issue it anew",
 			leaf.NotBefore.Format(time.DateOnly))
 	case len(before) > 1 && len(chain) == 1 && leaf.CheckSignatureFrom(before[1]) == nil:
-		report(corev1.TLSCertKey, "tls.crt no longer has the certificate of its issuer, as the previous payload had, so "+
-			"clients do not trust it: append it")
+		report(corev1.TLSCertKey, "tls.crt no longer has the certificate of its issuer, as the previous payload had, "+
+			"so clients do not trust it: append it")
 	}
 }
 
@@ -197,7 +197,7 @@ func whyRefused(chain []*x509.Certificate, host string, authorities *x509.CertPo
 	for _, issuer := range chain[1:] {
 		others.AddCert(issuer)
 	}
-	options := x509.VerifyOptions{Roots: authorities, Intermediates: others, CurrentTime: leaf.NotBefore.Add(time.Second)}
+	options := x509.VerifyOptions{Roots: authorities, Intermediates: others, CurrentTime: leaf.NotBefore}
 	names, usages := slices.Concat(leaf.DNSNames, leaf.EmailAddresses), leaf.ExtKeyUsage
 	for _, address := range leaf.IPAddresses {
 		names = append(names, address.String())
@@ -242,12 +242,13 @@ func (s *subject) checkBundle(m *manifest, path []string, id kinds.ID, r *report
 		r.field(m, field, "caBundle has no certificate in PEM, so the API server can't call %s", id)
 	case len(trusted) == 0:
 	case !slices.ContainsFunc(trusted, func(c *x509.Certificate) bool { return time.Now().Before(c.NotAfter) }):
-		r.field(m, field, "the certificates in caBundle expired on %s, so the API server can't call %s: renew them",
+		r.field(m, field, "the certificates in caBundle expired on %s, so the API server can't call %s: renew "+
+			"them",
 			trusted[0].NotAfter.Format(time.DateOnly), id)
 	default:
 		if secret, why := s.whyUntrusted(id, m, authorities); why != "" {
-			r.field(m, field, "tls.crt of %s (%s:%d) %s, so the API server can't call %s: change the certificate "+
-				"and caBundle together", secret.id, secret.Path, secret.Line, why, id)
+			r.field(m, field, "tls.crt of %s (%s:%d) %s, so the API server can't call %s: change the "+
+				"certificate and caBundle together", secret.id, secret.Path, secret.Line, why, id)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"regexp"
@@ -65,6 +66,7 @@ func (m *manifest) keys() (keys []string) {
 // A configValue is a value of a ConfigMap or a Secret.
 type configValue struct {
 	key, text  string
+	trimmed    string // the text without blanks and line ends around it
 	field      []string
 	isSet      bool
 	isSecret   bool
@@ -74,7 +76,8 @@ type configValue struct {
 func newConfigValue(s *subject, m *manifest, key string) configValue {
 	text, isSet := m.value(key)
 	return configValue{
-		key: key, text: text, field: []string{m.dataField(key), key}, isSet: isSet, isSecret: m.groupKind() == kinds.Secret,
+		key: key, text: text, trimmed: strings.TrimSpace(text), isSet: isSet,
+		field: []string{m.dataField(key), key}, isSecret: m.groupKind() == kinds.Secret,
 		isVariable: slices.ContainsFunc(s.usesOf(m), func(u use) bool {
 			isRead := slices.Contains(u.Keys, key) || len(u.Keys) == 0 && len(validation.IsCIdentifier(key)) == 0
 			return isVariable(u.Reference) && isRead
@@ -84,46 +87,47 @@ func newConfigValue(s *subject, m *manifest, key string) configValue {
 
 // whyUnusable returns the reason why no program can use a value, regardless of the one before; "" if some can.
 func (v configValue) whyUnusable() string {
-	trimmed := strings.TrimSpace(v.text)
 	switch isEncoded := v.isSecret && v.field[0] == "data"; {
 	case !v.isVariable || !isEncoded:
 		return ""
 	case !utf8.ValidString(v.text) || strings.Contains(v.text, "\x00"):
-		return "is base64 of bytes that are not text, so no container with the variable starts: write a text in stringData"
-	case trimmed != "" && trimmed+"\n" == v.text && !strings.Contains(trimmed, "\n"):
-		return "ends with a line end, which becomes a part of the variable: encode it with printf or echo -n, or write it " +
-			"in stringData"
+		return "is base64 of bytes that are not text, so no container with the variable starts: write a text in " +
+			"stringData"
+	case v.trimmed != "" && v.trimmed+"\n" == v.text && v.lines() == 1:
+		return "ends with a line end, which becomes a part of the variable: encode it with printf or echo -n, or " +
+			"write it in stringData"
 	default:
 		return ""
 	}
 }
 
+// lines returns the number of lines of a value.
+func (v configValue) lines() int { return strings.Count(v.trimmed, "\n") + 1 }
+
 // placeholder matches a value that nobody has filled in.
-var placeholder = regexp.MustCompile(`^(\$(\{\w+\}|\(\w+\)|[A-Z][A-Z_]+)|<[^<>]+>|\{\{.*\}\}|(?i:change[-_ ]?(me|it)|replace[-_ ]?(me|with.*)|` +
-	`to[-_ ]?do|tbd|fixme|placeholder|redacted|x{3,}|\*{3,}|your[-_ ].*))$`)
+var placeholder = regexp.MustCompile(`^(\$\{\w+\}|\$\(\w+\)|\$[A-Z][A-Z_]+|<[^<>]+>|\{\{.*\}\}|(?i:change[-_ ]?(me|it)|` +
+	`replace[-_ ]?(me|with.*)|to[-_ ]?do|tbd|fixme|placeholder|redacted|x{3,}|\*{3,}|your[-_ ].*))$`)
 
 // whyWorse returns the reason why a program can no longer use a value that has changed; "" if it can.
 func (v configValue) whyWorse(before configValue) string {
-	decoded, err := base64.StdEncoding.DecodeString(strings.TrimSpace(v.text))
-	isEncoded := err == nil && len(decoded) > 2 && !bytesAreHidden(decoded)
-	earlier, earlierErr := base64.StdEncoding.DecodeString(strings.TrimSpace(before.text))
-	wasEncoded := earlierErr == nil && len(earlier) > 2 && !bytesAreHidden(earlier)
-	trimmed, isOneLine := strings.TrimSpace(v.text), !strings.Contains(strings.TrimSpace(v.text), "\n")
-	hadLines := strings.Contains(strings.TrimSpace(before.text), "\n")
-	isRead := v.isSecret || v.isVariable
-	switch {
-	case trimmed == "" && strings.TrimSpace(before.text) != "" && v.isSecret:
+	const carriageReturn = "\r\n"
+	switch isRead := v.isSecret || v.isVariable; {
+	case v.trimmed == "" && before.trimmed != "" && v.isSecret:
 		return "is empty, and was not in the previous payload: write the value"
-	case isRead && placeholder.MatchString(trimmed) && !placeholder.MatchString(strings.TrimSpace(before.text)):
-		return "is the placeholder " + trimmed + ", which nothing replaces: write the value"
-	case v.isSecret && isEncoded && !wasEncoded:
-		return "is base64 of a text once pods read it, and was not in the previous payload: write the text itself in stringData"
-	case v.isVariable && isOneLine && trimmed != v.text && strings.TrimSpace(before.text) == before.text:
+	case isRead && placeholder.MatchString(v.trimmed) && !placeholder.MatchString(before.trimmed):
+		return "is the placeholder " + v.trimmed + ", which nothing replaces: write the value"
+	case v.isSecret && isEncodedText(v.trimmed) && !isEncodedText(before.trimmed):
+		return "is base64 of a text when pods read it, and was not in the previous payload: write the text itself in " +
+			"stringData"
+	case v.isVariable && v.lines() == 1 && v.trimmed != v.text && before.trimmed == before.text:
 		return "begins or ends with a blank or a line end, which becomes a part of the variable: remove it"
-	case hadLines && isOneLine && (strings.Contains(v.text, `\n`) || slices.Equal(strings.Fields(v.text), strings.Fields(before.text))):
+	case before.lines() > 1 && v.lines() == 1 && (strings.Contains(v.text, `\n`) ||
+		slices.Equal(strings.Fields(v.text), strings.Fields(before.text))):
 		return "is one line, and had several in the previous payload: write a block that begins with |"
-	case strings.Contains(v.text, "\r\n") && !strings.Contains(before.text, "\r") && (v.isSecret || strings.HasPrefix(v.text, "#!")):
-		return "has a carriage return before each line end, as Windows writes them, which is a part of its lines: remove them"
+	case strings.Contains(v.text, carriageReturn) && !strings.Contains(before.text, carriageReturn) &&
+		(v.isSecret || strings.HasPrefix(v.text, "#!")):
+		return "has a carriage return before each line end, as Windows writes them, which is a part of its lines: " +
+			"remove them"
 	case strings.HasPrefix(v.text, "\ufeff") && !strings.HasPrefix(before.text, "\ufeff"):
 		return "begins with a byte order mark, which many programs do not accept: remove it"
 	default:
@@ -131,9 +135,10 @@ func (v configValue) whyWorse(before configValue) string {
 	}
 }
 
-// bytesAreHidden reports whether a text has characters that nobody writes.
-func bytesAreHidden(text []byte) bool {
-	return !utf8.Valid(text) || strings.ContainsFunc(string(text), func(r rune) bool {
+// isEncodedText reports whether a value is base64 of a text of printable characters. Random bytes are not.
+func isEncodedText(value string) bool {
+	decoded, err := base64.StdEncoding.DecodeString(value)
+	return err == nil && len(decoded) > 2 && !bytes.ContainsFunc(decoded, func(r rune) bool {
 		return r > unicode.MaxASCII || !unicode.IsPrint(r) && r != '\n'
 	})
 }
