@@ -78,7 +78,8 @@ lint() {
   cd "$GITHUB_WORKSPACE"
   work=$(mktemp -d "$RUNNER_TEMP/runlevel.XXXXXXXXXX")
   read_inputs
-  "${lint[@]}" -o github -- "$manifests" >"$work/findings" 2>"$work/said" || code=$?
+  choose_outputs
+  "${lint[@]}" "${outputs[@]}" -- "$manifests" >"$work/findings" 2>"$work/said" || code=$?
   cat "$work/findings"
   repeat_said
   if [ "$code" -gt 1 ]; then
@@ -90,8 +91,9 @@ lint() {
   output errors "$errors"
   output warnings "$warnings"
   summary "**runlevel lint**: errors: $errors, warnings: $warnings"
-  write_sarif
-  write_html
+  if [ -n "${INPUT_SARIF_FILE-}" ]; then
+    output sarif "$INPUT_SARIF_FILE"
+  fi
   write_plan
   exit "$code"
 }
@@ -160,42 +162,27 @@ count() {
   grep -c "^::$1[ :]" "$work/findings" || true
 }
 
-write_sarif() {
-  local code=0
-  if [ -z "${INPUT_SARIF_FILE-}" ]; then
-    return
+# choose_outputs makes flags of the formats: one run of lint, which may rehearse, writes all of them.
+choose_outputs() {
+  outputs=(-o github)
+  if [ -n "${INPUT_SARIF_FILE-}" ]; then
+    mkdir -p -- "$(dirname -- "$INPUT_SARIF_FILE")"
+    outputs+=(-o "sarif=$INPUT_SARIF_FILE")
   fi
-  mkdir -p -- "$(dirname -- "$INPUT_SARIF_FILE")"
-  "${lint[@]}" -o sarif -- "$manifests" >"$INPUT_SARIF_FILE" 2>"$work/said" || code=$?
-  if [ "$code" -gt 1 ]; then
-    repeat_said
-    refuse "input sarif-file: it could not be written; the log says why"
-  fi
-  output sarif "$INPUT_SARIF_FILE"
-}
-
-# write_html writes pages. A broken release has no plan.
-write_html() {
-  if [ -z "${INPUT_HTML_FOLDER-}" ]; then
-    return
-  fi
-  mkdir -p -- "$INPUT_HTML_FOLDER"
-  "${lint[@]}" -o html -- "$manifests" >"$INPUT_HTML_FOLDER/lint.html" 2>"$work/said" || true
-  # Its exit code is that of findings, too.
-  if ! tail -c 20 -- "$INPUT_HTML_FOLDER/lint.html" | grep -q "</html>"; then
-    repeat_said
-    refuse "input html-folder: the page could not be written; the log says why"
-  fi
-  if [ "${INPUT_PLAN:-false}" = true ]; then
-    "$runlevel" plan -o html "${plan[@]}" >"$INPUT_HTML_FOLDER/plan.html" 2>/dev/null || rm -f -- "$INPUT_HTML_FOLDER/plan.html"
+  if [ -n "${INPUT_HTML_FOLDER-}" ]; then
+    mkdir -p -- "$INPUT_HTML_FOLDER"
+    outputs+=(-o "html=$INPUT_HTML_FOLDER/lint.html")
   fi
 }
 
-# write_plan puts the plan into the summary. It never has more than 60,000 characters, and
+# write_plan puts the plan into the summary, and writes its page. It never has more than 60,000 characters, and
 # a summary may have a mebibyte. A release that is broken has no plan; lint has said so.
 write_plan() {
   if [ "${INPUT_PLAN:-false}" = false ]; then
     return
+  fi
+  if [ -n "${INPUT_HTML_FOLDER-}" ]; then
+    "$runlevel" plan -o html "${plan[@]}" >"$INPUT_HTML_FOLDER/plan.html" 2>/dev/null || rm -f -- "$INPUT_HTML_FOLDER/plan.html"
   fi
   if "$runlevel" plan -o markdown "${plan[@]}" >"$work/plan" 2>"$work/said"; then
     summary "$(cat "$work/plan")"

@@ -251,11 +251,10 @@ func testHTML(t *testing.T, r *runner) {
 			t.Errorf("%s lacks %q:\n%s", name, want, page)
 		}
 	}
-	check(t, os.MkdirAll(filepath.Join(r.workspace, "full"), 0o755))
-	check(t, os.Symlink(os.DevNull, filepath.Join(r.workspace, "full", "lint.html")))
+	check(t, os.MkdirAll(filepath.Join(r.workspace, "full", "lint.html"), 0o755))
 	got = r.run(t, map[string]string{"html-folder": "full"})
-	if want := "input html-folder: the page could not be written"; !strings.Contains(got.log, want) {
-		t.Errorf("a page that was lost is not reported:\n%s", got.log)
+	if want := "--output html=full/lint.html: it is a folder"; got.code != 2 || !strings.Contains(got.log, want) {
+		t.Errorf("exit code is %d, want 2 and %q for a page that can't be written:\n%s", got.code, want, got.log)
 	}
 }
 

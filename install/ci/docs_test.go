@@ -273,9 +273,12 @@ func runShell(t *testing.T, job shellJob, folder, program string) (log string, c
 func TestShellJobsReportAndFail(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
 	check(t, os.WriteFile(program, []byte(`#!/bin/sh
+for last; do :; done
 case "$*" in
-*"--into `+release+` -o junit") echo "<testsuites/>"; exit 1 ;;
-*"--into `+release+`") echo "error: in your manifest"; exit 1 ;;
+*"--into `+release+` -o text -o junit="*)
+  echo "<testsuites/>" >"${last#junit=}"
+  echo "error: in your manifest"
+  exit 1 ;;
 *) exit 2 ;;
 esac
 `), 0o755))

@@ -31,14 +31,14 @@ func addBaselineFlags(command *cobra.Command, f *baselineFlags) {
 
 // read reads the baseline. With --write-baseline, it only checks that the file may be written, and
 // returns none: the new baseline has to include the findings of the old one.
-func (f baselineFlags) read(format core.Output) (*lint.Baseline, error) {
+func (f baselineFlags) read(outputs core.Outputs) (*lint.Baseline, error) {
 	switch {
 	case f.write && f.file == "":
 		return nil, core.Misusef(
 			"--write-baseline needs --baseline: name the file to write, as in --baseline .runlevel-baseline",
 		)
-	case f.write && format != core.Text:
-		return nil, core.Misusef("--write-baseline prints no report: leave out -o %s", format)
+	case f.write && (outputs.Printed != core.Text || len(outputs.Files) > 0):
+		return nil, core.Misusef("--write-baseline prints no report: leave out -o")
 	case f.file == "":
 		return nil, nil
 	}

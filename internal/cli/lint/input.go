@@ -27,7 +27,7 @@ func (f *lintFlags) read(ctx context.Context, ref string,
 	if input.Config, err = f.readConfig(); err != nil {
 		return input, paths, err
 	}
-	if input.Baseline, err = f.baseline.read(f.format); err != nil {
+	if input.Baseline, err = f.baseline.read(f.outputs); err != nil {
 		return input, paths, err
 	}
 	if input.Config.IsAhead() {

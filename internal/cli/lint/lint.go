@@ -30,7 +30,7 @@ type lintFlags struct {
 	release         core.ReleaseFlags
 	cluster         core.ClusterFlags
 	component       core.ComponentFlags
-	format          core.Output
+	outputs         core.Outputs
 	previous        string
 	previousVersion string
 	config          string
@@ -82,8 +82,8 @@ const lintExamples = `  # In the CI of a release
   # For a code host that shows findings beside the change
   runlevel lint ./release -o sarif > runlevel.sarif
 
-  # As a file for browsers, for example the artifact of a pull request
-  runlevel lint ./release -o html > lint.html
+  # Print findings, and write them for browsers and for code hosts, for example as artifacts of a pull request
+  runlevel lint ./release -o html=lint.html -o sarif=lint.sarif
 
   # Start with a release that has findings, and allow no new ones
   runlevel lint ./release --baseline .runlevel-baseline --write-baseline
@@ -125,7 +125,7 @@ func New(streams core.Streams) *cobra.Command {
 
 // addReportFlags adds the flags for findings and how they are reported.
 func (f *lintFlags) addReportFlags(command *cobra.Command) {
-	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, asSARIF, junit.Format, asGitHub,
+	core.AddOutputs(command, &f.outputs, core.Text, core.JSON, core.YAML, asSARIF, junit.Format, asGitHub,
 		core.HTML)
 	addBaselineFlags(command, &f.baseline)
 	flags := command.Flags()
@@ -153,6 +153,9 @@ func ruleIDs() []string {
 }
 
 func (f *lintFlags) run(ctx context.Context, ref string, streams core.Streams) error {
+	if err := f.outputs.Check(); err != nil {
+		return err
+	}
 	input, paths, err := f.read(ctx, ref, streams.Err)
 	if err != nil {
 		return err
@@ -173,15 +176,19 @@ func (f *lintFlags) run(ctx context.Context, ref string, streams core.Streams) e
 	if f.baseline.write {
 		return f.baseline.save(result, streams.Out)
 	}
-	if err := f.print(ref, newReport(result, paths, rehearsal), paths.source != "", streams.Out); err != nil {
+	report := newReport(result, paths, rehearsal)
+	err = f.outputs.Write(streams.Out, func(format core.Output, out io.Writer) error {
+		return f.write(format, ref, report, paths.source != "", out)
+	})
+	if err != nil {
 		return err
 	}
 	return core.FailIf(slices.ContainsFunc(result.Findings, f.fails))
 }
 
-// print writes a report in the format of the flag.
-func (f *lintFlags) print(ref string, report Report, inFolder bool, out io.Writer) error {
-	switch f.format {
+// write writes a report in a format.
+func (f *lintFlags) write(format core.Output, ref string, report Report, inFolder bool, out io.Writer) error {
+	switch format {
 	case asSARIF:
 		return core.JSON.Print(out, report.sarif(), nil)
 	case junit.Format:
@@ -191,7 +198,7 @@ func (f *lintFlags) print(ref string, report Report, inFolder bool, out io.Write
 	case core.HTML:
 		return report.page(f.title(ref), f.suppressed).WriteFile(out)
 	default:
-		return f.format.Print(out, report, func(out io.Writer) error {
+		return format.Print(out, report, func(out io.Writer) error {
 			return report.text(out, f.all, f.suppressed)
 		})
 	}

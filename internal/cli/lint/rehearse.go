@@ -68,8 +68,8 @@ const rehearseExamples = `  # Try an update
   # The update of a cluster as it is
   runlevel rehearse shop@ ./release --from-cluster shop
 
-  # As a file for browsers, for example the artifact of a pull request
-  runlevel rehearse shop@ ./release -o html > rehearsal.html
+  # One rehearsal, printed and in files for browsers and code hosts, for example as artifacts of a pull request
+  runlevel rehearse shop@ ./release -o text -o html=rehearsal.html -o sarif=out.sarif
 
   # With the definitions and Namespaces of a platform, and an uninstall at the end
   runlevel rehearse ./release --with ./platform --down
