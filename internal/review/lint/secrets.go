@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
@@ -34,23 +35,38 @@ func checkDamagedValue(s *subject, r *reporter) {
 			continue
 		}
 		for _, key := range m.keys() {
-			now := newConfigValue(s, m, key)
-			if old == nil {
-				if why := now.whyUnusable(); why != "" {
-					r.field(m, now.field, "%s %s", key, why)
-				}
+			if key == corev1.TLSCertKey || key == corev1.TLSPrivateKeyKey { // the rule bad-certificate reports these
 				continue
 			}
-			before := newConfigValue(s, old, key)
+			now := newConfigValue(s, m, key)
 			why := now.whyUnusable()
-			if why == "" && before.isSet {
-				why = now.whyWorse(before)
+			if old != nil {
+				before := newConfigValue(s, old, key)
+				if before.isSet && before.text == now.text {
+					continue
+				}
+				if why == "" && before.isSet {
+					why = now.whyWorse(before)
+				}
 			}
-			if why != "" && before.text != now.text {
+			if why != "" {
 				r.field(m, now.field, "%s %s", key, why)
 			}
 		}
 	}
+}
+
+// value returns the value of a key of a ConfigMap or a Secret as programs read it, and whether it has the key.
+func (m *manifest) value(key string) (value string, isSet bool) {
+	if text, isText := m.get("stringData", key).(string); isText {
+		return text, true
+	}
+	text, isSet := m.get("data", key).(string)
+	if m.groupKind() != kinds.Secret || !isSet {
+		return text, isSet
+	}
+	decoded, err := base64.StdEncoding.DecodeString(text)
+	return string(decoded), err == nil
 }
 
 // keys returns the keys of a ConfigMap or a Secret, in order.
