@@ -36,7 +36,7 @@ func Compare(base, target *payload.Payload, refusals map[*payload.Manifest][]fie
 	p.findRenamed()
 	p.count()
 	p.warn(slices.Concat(c.contradictions(steps, deletions), refusedObjects(p.Steps, steps, refusals),
-		droppedReplicas(p.Steps, steps))...)
+		droppedReplicas(p.Steps, steps), c.unreachable(base.Manifests, steps))...)
 	return p
 }
 

@@ -28,6 +28,8 @@ type Reason string
 const (
 	Refused  Reason = "Refused"  // the API server does not allow a change, or refuses the object
 	DataLost Reason = "DataLost" // data are deleted: those of claims, or custom resources
+	// requests to the object no longer arrive, or those to a host of it
+	Unreachable Reason = "Unreachable"
 	// a version of a CustomResourceDefinition is removed, or not served any more
 	VersionRemoved Reason = crdchange.VersionRemoved
 	FieldRemoved   Reason = crdchange.FieldRemoved  // its schema loses a field
@@ -51,9 +53,9 @@ const (
 // Reasons returns all reasons, the worst first.
 func Reasons() []Reason {
 	return []Reason{
-		Refused, DataLost, VersionRemoved, FieldRemoved, FieldRequired, FieldNarrowed, StillUsed, Contradiction,
-		AlsoDeletes, Orphan, Overwritten, ReplicasDropped, Recreation, Revival, NothingThere, ChangeNotMade,
-		NewStorageVersion, NotChecked,
+		Refused, DataLost, Unreachable, VersionRemoved, FieldRemoved, FieldRequired, FieldNarrowed, StillUsed,
+		Contradiction, AlsoDeletes, Orphan, Overwritten, ReplicasDropped, Recreation, Revival, NothingThere,
+		ChangeNotMade, NewStorageVersion, NotChecked,
 	}
 }
 
