@@ -17,6 +17,7 @@ require (
 	github.com/google/uuid v1.6.0
 	github.com/hinshun/vt10x v0.0.0-20220301184237-5011da428d02
 	github.com/owenrumney/go-sarif/v3 v3.3.1
+	github.com/robfig/cron/v3 v3.0.1
 	github.com/rogpeppe/go-internal v1.14.1
 	github.com/spf13/cobra v1.10.2
 	golang.org/x/crypto v0.58.0
@@ -46,7 +47,6 @@ require (
 require (
 	github.com/distribution/reference v0.6.0 // indirect
 	github.com/go-openapi/swag/pools v0.29.1 // indirect
-	github.com/robfig/cron/v3 v3.0.1 // indirect
 )
 
 require (

@@ -1,6 +1,176 @@
 package lint
 
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
 // lifeRules are about pods that are not scheduled, that do not start, or that are killed.
 func lifeRules() []Rule {
+	return []Rule{
+		{"switched-off", Warning, needsPrevious, checkSwitchedOff},
+		{"protection-dropped", Warning, needsPrevious, checkProtectionDropped},
+		{"killed-early", Warning, nothing, checkKilledEarly},
+		{"never-starts", Warning, nothing, checkNeverStarts},
+		{"never-runs", Warning, nothing, checkNeverRuns},
+		{"unschedulable", Warning, nothing, checkUnschedulable},
+		{"wrong-quantity", Warning, nothing, checkWrongQuantity},
+		{"over-limit", Warning, nothing, checkOverLimit},
+		{"contested", Warning, nothing, checkContested},
+	}
+}
+
+// checkSwitchedOff looks for updates that leave a workload without pods, or with fewer than it needs.
+func checkSwitchedOff(s *subject, r *reporter) {
+	s.pairs(func(old, m *manifest) {
+		switch m.kind.Kind {
+		case "Deployment", "StatefulSet", "ReplicaSet":
+			before, now := old.number(1, "spec", "replicas"), m.number(1, "spec", "replicas")
+			if before > 0 && now == 0 && s.autoscalerOf(m.id) == nil {
+				r.field(m, []string{"spec", "replicas"},
+					"replicas 0 deletes all pods, and %s has %d: keep some, or delete the %s if it is not needed",
+					old.place(), before, m.kind.Kind)
+			}
+		case "CronJob":
+			if m.get("spec", "suspend") == true && old.get("spec", "suspend") != true {
+				r.field(m, []string{"spec", "suspend"}, "suspend stops all Jobs of the schedule, which %s runs: "+
+					"remove it, or delete the CronJob if it is not needed", old.place())
+			}
+		case "HorizontalPodAutoscaler":
+			least, most := old.number(1, "spec", "minReplicas"), m.number(1, "spec", "maxReplicas")
+			switch {
+			case most < least:
+				r.field(m, []string{"spec", "maxReplicas"}, "maxReplicas %d removes pods that are always needed: "+
+					"minReplicas of %s is %d", most, old.place(), least)
+			case most == m.number(1, "spec", "minReplicas") && most < old.number(1, "spec", "maxReplicas"):
+				r.field(m, []string{"spec", "maxReplicas"}, "maxReplicas equals minReplicas, so no pods are added "+
+					"under load, and %s allows %d: raise it", old.place(), old.number(1, "spec", "maxReplicas"))
+			}
+		}
+	})
+}
+
+// place returns the file and the line of a manifest, for messages.
+func (m *manifest) place() string { return fmt.Sprintf("%s:%d", m.where(), m.Line) }
+
+// number returns a whole number of an object, or the default of the API server.
+func (m *manifest) number(byDefault int64, path ...string) int64 {
+	if number, isSet := m.get(path...).(int64); isSet {
+		return number
+	}
+	return byDefault
+}
+
+// autoscalerOf returns the object of the payload that scales another one; nil if none does.
+func (s *subject) autoscalerOf(id kinds.ID) *manifest {
+	for _, m := range s.normal {
+		if target, scales := kinds.ScaleTarget(m.Object()); scales && target == id {
+			return m
+		}
+	}
 	return nil
+}
+
+// checkProtectionDropped looks for updates that remove a protection of pods: from traffic before they are ready, and
+// from being killed, preempted, or replaced all at once.
+func checkProtectionDropped(s *subject, r *reporter) {
+	s.podPairs(func(old, now podSet) {
+		before, after := old.typed(), now.typed()
+		dropped := func(field, effect string) {
+			names := strings.Split(field, "|")
+			now.field(r, field, "it no longer has the %s of %s: %s", names[len(names)-1], old.by.place(), effect)
+		}
+		if slices.ContainsFunc(before.Tolerations, func(t corev1.Toleration) bool {
+			return t.Key != "node-role.kubernetes.io/master" && // Kubernetes no longer sets this taint
+				!slices.ContainsFunc(after.Tolerations,
+					func(u corev1.Toleration) bool { return u.Key == "" || u.Key == t.Key })
+		}) {
+			dropped("tolerations", "nodes with that taint no longer run the pods")
+		}
+		if before.PriorityClassName != "" && after.PriorityClassName == "" {
+			dropped("priorityClassName", "on a full node, others preempt the pods")
+		}
+		if path := []string{"securityContext", "fsGroup"}; now.hasClaims() && fieldAt(old.spec, path) != nil &&
+			fieldAt(now.spec, path) == nil {
+			dropped("securityContext|fsGroup", "the processes may not write to new volumes")
+		}
+		if grace := graceOf(after); now.hasClaims() && grace < graceOf(before)/2 {
+			now.field(r, "terminationGracePeriodSeconds", "terminationGracePeriodSeconds is %d instead of %d in %s: "+
+				"a program that needs longer to stop is killed, and may damage its data", grace, graceOf(before),
+				old.by.place())
+		}
+		for i, container := range after.Containers {
+			for _, earlier := range before.Containers {
+				if earlier.Name == container.Name && now.restarts() {
+					checkContainerProtection(old.by, earlier, now, i, r)
+				}
+			}
+		}
+	})
+	s.pairs(func(old, m *manifest) { checkReplacedAtOnce(old, m, r) })
+	each(s, kinds.PriorityClass, func(m *manifest, class *schedulingv1.PriorityClass) {
+		if class.GlobalDefault && !slices.ContainsFunc(s.previous.byKind[kinds.PriorityClass],
+			func(old *manifest) bool {
+				return old.get("globalDefault") == true
+			}) {
+			r.field(m, []string{"globalDefault"}, "globalDefault gives all new pods of the cluster the priority %d, "+
+				"so they preempt older pods, and pods of this class no longer precede them: name the class in "+
+				"priorityClassName where it is needed", class.Value)
+		}
+	})
+}
+
+// maxSlowStart is the time, in seconds, in which most programs start.
+const maxSlowStart = 60
+
+// checkContainerProtection looks for probes and memory of a container that the update removes or lowers.
+func checkContainerProtection(old *manifest, before corev1.Container, pods podSet, index int, r *reporter) {
+	field, place, now := "containers|"+strconv.Itoa(index), old.place(), pods.typed().Containers[index]
+	if before.ReadinessProbe != nil && now.ReadinessProbe == nil && now.StartupProbe == nil {
+		pods.field(r, field, "the container %s no longer has the readinessProbe of %s: it gets requests before it "+
+			"can answer them, and rollouts do not wait for it", now.Name, place)
+	}
+	if now.LivenessProbe != nil && before.LivenessProbe != nil {
+		seconds := patience(cmp.Or(now.StartupProbe, now.LivenessProbe))
+		most := patience(cmp.Or(before.StartupProbe, before.LivenessProbe))
+		if seconds < most/2 && seconds <= maxSlowStart {
+			pods.field(r, field+"|livenessProbe", "the livenessProbe kills a container that has not started after %d "+
+				"seconds, and %s allows %d: keep its startupProbe or initialDelaySeconds", seconds, place, most)
+		}
+	}
+	for _, name := range []corev1.ResourceName{"cpu", "memory"} {
+		limit, request := now.Resources.Limits[name], before.Resources.Requests[name]
+		if !limit.IsZero() && limit.Cmp(request) < 0 {
+			pods.field(r, field+"|resources|limits|"+string(name), "limits.%s %s is less than the %s that %s "+
+				"requests: a container that needs what it requested is slowed down or killed", name, &limit,
+				&request, place)
+		}
+	}
+}
+
+// checkReplacedAtOnce looks for strategies that let an update stop all pods at one time.
+func checkReplacedAtOnce(old, m *manifest, r *reporter) {
+	replicas := m.number(1, "spec", "replicas")
+	if m.text("spec", "strategy", "type") == "Recreate" && old.text("spec", "strategy", "type") != "Recreate" &&
+		m.kind.Kind == "Deployment" && replicas > 1 {
+		r.field(m, []string{"spec", "strategy", "type"}, "Recreate stops all pods before an update starts new ones, "+
+			"and %s replaces them one after the other: keep RollingUpdate", old.place())
+	}
+	for _, strategy := range []string{"strategy", "updateStrategy"} {
+		path := []string{"spec", strategy, "rollingUpdate", "maxUnavailable"}
+		isAll := m.get(path...) == "100%" || replicas > 1 && m.number(0, path...) >= replicas
+		if isAll && old.get(path...) != m.get(path...) && kinds.IsWorkload(m.groupKind()) &&
+			m.kind.Kind != "DaemonSet" {
+			r.field(m, path, "maxUnavailable %v lets an update stop all pods at one time: allow 1, or 25%%",
+				m.get(path...))
+		}
+	}
 }

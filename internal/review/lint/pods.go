@@ -3,6 +3,7 @@ package lint
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,21 +30,65 @@ type podSet struct {
 func (ix *index) findPods() map[string][]podSet {
 	found := map[string][]podSet{}
 	for _, m := range ix.normal {
-		path := kinds.PodSpec(m.groupKind())
-		spec, hasPods := m.get(path...).(map[string]any)
-		if path == nil || !hasPods {
-			continue
+		if pods, hasPods := newPodSet(m); hasPods {
+			found[m.id.Namespace] = append(found[m.id.Namespace], pods)
 		}
-		keys, _ := m.get(append(slices.Clone(path[:len(path)-1]), "metadata", "labels")...).(map[string]any)
-		set := labels.Set{}
-		for key, value := range keys {
-			set[key], _ = value.(string)
-		}
-		found[m.id.Namespace] = append(found[m.id.Namespace], podSet{
-			m, set, path, spec, sync.OnceValue(func() *corev1.PodSpec { return convert[corev1.PodSpec](spec) }),
-		})
 	}
 	return found
+}
+
+// newPodSet returns the pods of a workload, and whether it has any.
+func newPodSet(m *manifest) (pods podSet, hasPods bool) {
+	path := kinds.PodSpec(m.groupKind())
+	spec, hasPods := m.get(path...).(map[string]any)
+	if path == nil || !hasPods {
+		return podSet{}, false
+	}
+	keys, _ := m.get(append(slices.Clone(path[:len(path)-1]), "metadata", "labels")...).(map[string]any)
+	set := labels.Set{}
+	for key, value := range keys {
+		set[key], _ = value.(string)
+	}
+	typed := sync.OnceValue(func() *corev1.PodSpec { return convert[corev1.PodSpec](spec) })
+	return podSet{m, set, path, spec, typed}, true
+}
+
+// eachPods calls check for the valid pods of each workload, in order.
+func (s *subject) eachPods(check func(podSet, *corev1.PodSpec)) {
+	for _, namespace := range sortedKeys(s.pods()) {
+		for _, pods := range s.pods()[namespace] {
+			if spec := pods.typed(); spec != nil {
+				check(pods, spec)
+			}
+		}
+	}
+}
+
+// podPairs calls report for the pods of each changed workload, and those that it has in the previous payload.
+func (s *subject) podPairs(report func(old, now podSet)) {
+	s.pairs(func(old, m *manifest) {
+		before, hadPods := newPodSet(old)
+		now, hasPods := newPodSet(m)
+		if hadPods && hasPods && before.typed() != nil && now.typed() != nil {
+			report(before, now)
+		}
+	})
+}
+
+// field reports a finding about a field of pods, whose keys are separated by |.
+func (p podSet) field(r *reporter, field, format string, args ...any) {
+	r.field(p.by, slices.Concat(p.path, strings.Split(field, "|")), format, args...)
+}
+
+// restarts reports whether the containers of pods run for ever.
+func (p podSet) restarts() bool {
+	return slices.Contains([]string{"Deployment", "DaemonSet", "StatefulSet", "ReplicaSet"}, p.by.kind.Kind)
+}
+
+// hasClaims reports whether pods have volumes of claims.
+func (p podSet) hasClaims() bool {
+	return p.by.get("spec", "volumeClaimTemplates") != nil ||
+		slices.ContainsFunc(p.typed().Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil })
 }
 
 // containers returns the containers of pods, with their paths.

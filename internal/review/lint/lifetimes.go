@@ -1,0 +1,197 @@
+package lint
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// These rules are about containers that are killed early or never start, and Jobs that never run.
+
+// graceOf returns the seconds that a pod has to stop.
+func graceOf(spec *corev1.PodSpec) int64 {
+	if spec.TerminationGracePeriodSeconds == nil {
+		return corev1.DefaultTerminationGracePeriodSeconds
+	}
+	return *spec.TerminationGracePeriodSeconds
+}
+
+// patience returns the seconds after which a probe that always fails has its container killed, with the API server's
+// defaults.
+func patience(probe *corev1.Probe) int64 {
+	return int64(probe.InitialDelaySeconds + cmp.Or(probe.PeriodSeconds, 10)*cmp.Or(probe.FailureThreshold, 3))
+}
+
+func checkKilledEarly(s *subject, r *reporter) {
+	s.eachPods(func(pods podSet, spec *corev1.PodSpec) {
+		grace := graceOf(spec)
+		if grace < 2 && pods.by.kind.Kind == "StatefulSet" {
+			pods.field(r, "terminationGracePeriodSeconds", "terminationGracePeriodSeconds %d kills the program "+
+				"before it can stop, and it may damage its data: allow the time that the program needs", grace)
+		}
+		for i, container := range spec.Containers {
+			field := "containers|" + strconv.Itoa(i)
+			checkProbe(pods, container.LivenessProbe, container.ReadinessProbe, field+"|livenessProbe", r)
+			checkProbe(pods, container.StartupProbe, container.ReadinessProbe, field+"|startupProbe", r)
+			if hook := container.Lifecycle; hook == nil || hook.PreStop == nil || hook.PreStop.Exec == nil {
+				continue
+			}
+			for _, words := range commandsOf(container.Lifecycle.PreStop.Exec.Command) {
+				seconds, err := strconv.ParseInt(strings.TrimSuffix(words[len(words)-1], "s"), 10, 64)
+				if err == nil && seconds >= grace && path.Base(words[0]) == "sleep" {
+					pods.field(r, field+"|lifecycle|preStop", "the preStop handler sleeps for %d seconds, and the "+
+						"pod has %d to stop, so the container is killed without being asked to stop: raise "+
+						"terminationGracePeriodSeconds", seconds, grace)
+				}
+			}
+		}
+	})
+}
+
+// minPatience is the time, in seconds, for which a container must be allowed not to answer.
+const minPatience = 5
+
+// checkProbe looks for a probe that kills a container that works.
+func checkProbe(pods podSet, probe, readiness *corev1.Probe, field string, r *reporter) {
+	if probe == nil {
+		return
+	}
+	if seconds := patience(probe) - int64(probe.InitialDelaySeconds); seconds < minPatience {
+		pods.field(r, field+"|failureThreshold", "periodSeconds × failureThreshold of the %s is %d: a container that "+
+			"does not answer for so long is killed, and under load that may be all of them: raise failureThreshold",
+			field[strings.LastIndex(field, "|")+1:], seconds)
+	}
+	if readiness != nil && probe.HTTPGet != nil && readiness.HTTPGet != nil &&
+		probe.HTTPGet.Port == readiness.HTTPGet.Port && cmp.Or(probe.HTTPGet.Scheme, corev1.URISchemeHTTP) !=
+		cmp.Or(readiness.HTTPGet.Scheme, corev1.URISchemeHTTP) {
+		pods.field(r, field+"|httpGet|scheme", "the scheme differs from that of the readinessProbe of the same port, "+
+			"so one of them always fails, and the container is killed or never ready: use the same")
+	}
+}
+
+// commandsOf returns the words of each command that a container runs; nil if a script has more than plain commands.
+func commandsOf(command []string) (commands [][]string) {
+	isScript := len(command) == 3 && strings.HasSuffix(command[0], "sh") && strings.HasSuffix(command[1], "c")
+	if !isScript && len(command) > 0 {
+		return [][]string{command}
+	}
+	if !isScript || strings.ContainsAny(strings.ReplaceAll(command[2], "&&", ";"), "|&(){}`$") {
+		return nil
+	}
+	for line := range strings.Lines(strings.NewReplacer("&&", "\n", ";", "\n").Replace(command[2])) {
+		if words := strings.Fields(line); len(words) > 0 {
+			commands = append(commands, words)
+		}
+	}
+	return commands
+}
+
+// These commands end at once, and a container that runs them is started again.
+var endsAtOnce = []string{"echo", "true", "false", "date", "ls", "env", "printenv", "id", "whoami", "pwd", "uname",
+	"mkdir", "touch", "cp", "mv", "chmod", "chown", "exit"}
+
+func checkNeverStarts(s *subject, r *reporter) {
+	s.eachPods(func(pods podSet, spec *corev1.PodSpec) {
+		for i, container := range spec.InitContainers {
+			isEndless := slices.ContainsFunc(commandsOf(slices.Concat(container.Command, container.Args)),
+				func(words []string) bool {
+					isTail := path.Base(words[0]) == "tail" && slices.Contains(words, "-f")
+					return isTail || path.Base(words[0]) == "sleep" && strings.HasPrefix(words[len(words)-1], "inf")
+				})
+			if isEndless && container.RestartPolicy == nil { // else it is perhaps a sidecar
+				pods.field(r, "initContainers|"+strconv.Itoa(i), "the init container %s in initContainers never "+
+					"ends, and the containers of the pod wait for its end: set restartPolicy: Always, or move it to "+
+					"containers",
+					container.Name)
+			}
+		}
+		for i, container := range spec.Containers {
+			field := "containers|" + strconv.Itoa(i)
+			user, isNonRoot := userOf(spec, container)
+			if isNonRoot && user != nil && *user == 0 {
+				pods.field(r, field, "runAsNonRoot is true and runAsUser is 0 for the container %s, so the kubelet "+
+					"does not start it: set another user", container.Name)
+			}
+			if container.ImagePullPolicy == corev1.PullNever && strings.Contains(container.Image, "/") {
+				pods.field(r, field+"|imagePullPolicy", "imagePullPolicy Never starts the container %s only on nodes "+
+					"that have the image %s: use IfNotPresent", container.Name, container.Image)
+			}
+			commands := commandsOf(slices.Concat(container.Command, container.Args))
+			if len(container.Command) > 0 && len(commands) > 0 && pods.restarts() &&
+				!slices.ContainsFunc(commands, func(words []string) bool {
+					return !slices.Contains(endsAtOnce, path.Base(words[0]))
+				}) {
+				pods.field(r, field+"|command", "the command of the container %s ends at once, and the container is "+
+					"started again for ever: run the program, or use a Job", container.Name)
+			}
+		}
+	})
+}
+
+// userOf returns the user of a container, nil if the image has it, and whether it must not be root.
+func userOf(spec *corev1.PodSpec, container corev1.Container) (user *int64, isNonRoot bool) {
+	pod, own := spec.SecurityContext, container.SecurityContext
+	if pod == nil {
+		pod = &corev1.PodSecurityContext{}
+	}
+	if own == nil {
+		own = &corev1.SecurityContext{}
+	}
+	nonRoot := cmp.Or(own.RunAsNonRoot, pod.RunAsNonRoot)
+	return cmp.Or(own.RunAsUser, pod.RunAsUser), nonRoot != nil && *nonRoot
+}
+
+// minDeadline is the time, in seconds, between two looks of the controller of CronJobs.
+const minDeadline = 10
+
+func checkNeverRuns(s *subject, r *reporter) {
+	each(s, kinds.CronJob, func(m *manifest, job *batchv1.CronJob) {
+		schedule, err := cron.ParseStandard(job.Spec.Schedule)
+		if err == nil && schedule.Next(time.Unix(0, 0)).IsZero() {
+			r.field(m, []string{"spec", "schedule"}, "the schedule %s has a day that never comes, so the Job never "+
+				"runs",
+				job.Spec.Schedule)
+		}
+		if deadline := job.Spec.StartingDeadlineSeconds; deadline != nil && *deadline < minDeadline {
+			r.field(m, []string{"spec", "startingDeadlineSeconds"}, "startingDeadlineSeconds %d skips Jobs, since "+
+				"the controller looks at schedules only every %d seconds: allow more", *deadline, minDeadline)
+		}
+		checkJobEnds(m, job.Spec.JobTemplate.Spec, []string{"spec", "jobTemplate", "spec"}, r)
+	})
+	each(s, kinds.Job, func(m *manifest, job *batchv1.Job) { checkJobEnds(m, job.Spec, []string{"spec"}, r) })
+	if s.previous == nil {
+		return
+	}
+	s.pairs(func(old, m *manifest) {
+		before, now := old.text("spec", "schedule"), m.text("spec", "schedule")
+		if m.groupKind() == kinds.CronJob && strings.HasPrefix(now, "* ") && !strings.HasPrefix(before, "*") {
+			r.field(m, []string{"spec", "schedule"}, "the schedule %s starts a Job every minute, and %s has %s: "+
+				"write the minute", now, old.place(), before)
+		}
+	})
+}
+
+// checkJobEnds looks for Jobs that never complete.
+func checkJobEnds(m *manifest, job batchv1.JobSpec, path []string, r *reporter) {
+	if job.Parallelism != nil && *job.Parallelism == 0 {
+		r.field(m, append(path, "parallelism"), "parallelism 0 starts no pod, so the Job never completes, and an "+
+			"update waits for it: set 1")
+	}
+	if job.Suspend != nil && *job.Suspend && job.ManagedBy == nil && len(m.Object().GetLabels()) == 0 {
+		r.field(m, append(path, "suspend"), "suspend starts no pod until someone resumes the Job, and an update "+
+			"waits for it: remove it")
+	}
+	if deadline := job.ActiveDeadlineSeconds; deadline != nil && *deadline < minDeadline {
+		r.field(m, append(path, "activeDeadlineSeconds"), "activeDeadlineSeconds %d stops the Job after that time, "+
+			"in which pods hardly start: allow more", *deadline)
+	}
+}

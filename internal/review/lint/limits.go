@@ -1,0 +1,229 @@
+package lint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// These rules are about quantities that can't be meant or that a namespace does not allow, and about budgets and
+// autoscalers of the same pods.
+
+// The quantities beyond which a unit is probably missing or wrong.
+var (
+	minMemory = resource.MustParse("1Mi")
+	maxCPU    = resource.MustParse("64")
+)
+
+func checkWrongQuantity(s *subject, r *reporter) {
+	s.eachPods(func(pods podSet, spec *corev1.PodSpec) {
+		for i, container := range spec.Containers {
+			for _, list := range []string{"limits", "requests"} {
+				quantities := container.Resources.Limits
+				if list == "requests" {
+					quantities = container.Resources.Requests
+				}
+				field := "containers|" + strconv.Itoa(i) + "|resources|" + list + "|"
+				memory, cpu := quantities.Memory(), quantities.Cpu()
+				if !memory.IsZero() && memory.Cmp(minMemory) < 0 {
+					pods.field(r, field+"memory", "%s.memory %s is in bytes, and no program needs so few: write a "+
+						"unit, such as Mi", list, memory)
+				}
+				if cpu.Cmp(maxCPU) >= 0 {
+					pods.field(r, field+"cpu", "%s.cpu %d is in cores, and few nodes have so many: write %dm for "+
+						"thousandths",
+						list, cpu.Value(), cpu.Value())
+				}
+			}
+		}
+		for i, volume := range spec.Volumes {
+			disk := volume.EmptyDir
+			if disk != nil && disk.Medium == corev1.StorageMediumMemory && disk.SizeLimit != nil {
+				checkMemoryVolume(pods, volume, fmt.Sprintf("volumes|%d|emptyDir|sizeLimit", i), r)
+			}
+		}
+	})
+}
+
+// checkMemoryVolume looks for a volume in memory that is larger than the limit of a container.
+func checkMemoryVolume(pods podSet, volume corev1.Volume, field string, r *reporter) {
+	for _, container := range pods.typed().Containers {
+		limit := container.Resources.Limits.Memory()
+		if !limit.IsZero() && limit.Cmp(*volume.EmptyDir.SizeLimit) < 0 && slices.ContainsFunc(container.VolumeMounts,
+			func(m corev1.VolumeMount) bool { return m.Name == volume.Name }) {
+			pods.field(r, field, "sizeLimit %s of a volume in memory is more than the limits.memory %s of the "+
+				"container %s, which is killed before the volume is full: lower it", volume.EmptyDir.SizeLimit, limit,
+				container.Name)
+		}
+	}
+}
+
+func checkOverLimit(s *subject, r *reporter) {
+	each(s, kinds.LimitRange, func(m *manifest, limits *corev1.LimitRange) {
+		for _, pods := range s.pods()[m.id.Namespace] {
+			if spec := pods.typed(); spec != nil && s.shareCluster(m, pods.by) {
+				for i := range spec.Containers {
+					checkRange(pods, i, m, limits, r)
+				}
+			}
+		}
+	})
+	each(s, kinds.ResourceQuota, func(m *manifest, quota *corev1.ResourceQuota) {
+		if len(quota.Spec.Scopes) > 0 || quota.Spec.ScopeSelector != nil {
+			return
+		}
+		for _, key := range slices.Sorted(maps.Keys(quota.Spec.Hard)) {
+			s.checkQuota(m, key, quota.Spec.Hard[key], r)
+		}
+	})
+}
+
+// quantityOf returns the limit or the request of a container, with the default of a LimitRange; nil if it has none.
+func quantityOf(container corev1.Container, name corev1.ResourceName, isLimit bool, limits *corev1.LimitRange,
+) *resource.Quantity {
+	lists := []corev1.ResourceList{container.Resources.Limits}
+	if !isLimit {
+		lists = slices.Insert(lists, 0, container.Resources.Requests)
+	}
+	for _, item := range limits.Spec.Limits { // in the order in which the API server looks for a default
+		switch {
+		case item.Type != corev1.LimitTypeContainer:
+		case isLimit:
+			lists = append(lists, item.Default, item.Max)
+		default:
+			lists = append(lists, item.DefaultRequest, item.Default, item.Max, item.Min)
+		}
+	}
+	for _, list := range lists {
+		if found, isSet := list[name]; isSet {
+			return &found
+		}
+	}
+	return nil
+}
+
+// checkRange looks for a container whose quantities a LimitRange does not allow.
+func checkRange(pods podSet, index int, m *manifest, limits *corev1.LimitRange, r *reporter) {
+	container := pods.typed().Containers[index]
+	for _, name := range []corev1.ResourceName{"cpu", "memory"} {
+		limit, request := quantityOf(container, name, true, limits), quantityOf(container, name, false, limits)
+		report := func(format string, args ...any) {
+			pods.field(r, fmt.Sprintf("containers|%d|resources", index), "%s (%s) %s: the API server refuses new pods",
+				m.id, m.place(), fmt.Sprintf(format, args...))
+		}
+		if limit != nil && request != nil && limit.Cmp(*request) < 0 {
+			report("adds the limit %s of %s, and the container %s requests %s", limit, name, container.Name, request)
+		}
+		for _, item := range limits.Spec.Limits {
+			most, hasMost := item.Max[name]
+			least, hasLeast := item.Min[name]
+			switch {
+			case item.Type != corev1.LimitTypeContainer:
+			case hasMost && limit.Cmp(most) > 0:
+				report("has max.%s %s, and the limit of the container %s is %s", name, &most, container.Name, limit)
+			case hasLeast && request.Cmp(least) < 0:
+				report("has min.%s %s, and the container %s requests %s", name, &least, container.Name, request)
+			}
+		}
+	}
+}
+
+// checkQuota looks for a quota that the pods of the payload exceed, or of a quantity that they do not have.
+func (s *subject) checkQuota(m *manifest, key corev1.ResourceName, hard resource.Quantity, r *reporter) {
+	kind, name, isQualified := strings.Cut(string(key), ".")
+	if !isQualified {
+		kind, name = "requests", string(key)
+	}
+	isCount := name == "pods" || name == "count/pods"
+	if !isCount && name != "cpu" && name != "memory" {
+		return
+	}
+	defaults := &corev1.LimitRange{}
+	each(s, kinds.LimitRange, func(other *manifest, limits *corev1.LimitRange) {
+		if other.id.Namespace == m.id.Namespace {
+			defaults.Spec.Limits = append(defaults.Spec.Limits, limits.Spec.Limits...)
+		}
+	})
+	needed, seen := resource.Quantity{}, map[kinds.ID]bool{}
+	for _, pods := range s.pods()[m.id.Namespace] {
+		if seen[pods.by.id] || pods.typed() == nil || !s.shareCluster(m, pods.by) {
+			continue
+		}
+		seen[pods.by.id] = true // of an object's variants for different clusters, one counts
+		if isCount {
+			needed.Add(*resource.NewQuantity(s.leastPods(pods), resource.DecimalSI))
+			continue
+		}
+		for _, container := range pods.typed().Containers {
+			amount := quantityOf(container, corev1.ResourceName(name), kind == "limits", defaults)
+			if amount == nil {
+				r.field(m, []string{"spec", "hard", string(key)}, "the quota of %s refuses pods without it, such as "+
+					"those of %s (%s): set it there, or add a LimitRange with a default", key, pods.by.id,
+					pods.by.place())
+				return
+			}
+			amount.Mul(s.leastPods(pods))
+			needed.Add(*amount)
+		}
+	}
+	if needed.Cmp(hard) > 0 {
+		r.field(m, []string{"spec", "hard", string(key)}, "the quota of %s is %s, and the pods of the payload need "+
+			"%s, so the API server refuses some of them: raise it", key, &hard, &needed)
+	}
+}
+
+// leastPods returns the number of pods that a workload has at least, without Jobs.
+func (s *subject) leastPods(pods podSet) int64 {
+	if !pods.restarts() {
+		return 0
+	}
+	replicas := pods.by.number(1, "spec", "replicas")
+	if autoscaler := s.autoscalerOf(pods.by.id); autoscaler != nil {
+		return min(replicas, autoscaler.number(1, "spec", "minReplicas"))
+	}
+	return replicas
+}
+
+// checkContested looks for budgets and autoscalers of the same pods.
+func checkContested(s *subject, r *reporter) {
+	budgets, autoscalers := map[kinds.ID]*manifest{}, map[kinds.ID]*manifest{}
+	each(s, kinds.HorizontalPodAutoscaler, func(m *manifest, _ *autoscalingv2.HorizontalPodAutoscaler) {
+		target, _ := kinds.ScaleTarget(m.Object())
+		if other := autoscalers[target]; other != nil && other.id != m.id && s.shareCluster(other, m) {
+			r.field(m, []string{"spec", "scaleTargetRef"}, "%s (%s) scales %s, too, and then neither of them does: "+
+				"use one with all metrics", other.id, other.place(), target)
+		}
+		autoscalers[target] = m
+	})
+	each(s, kinds.PodDisruptionBudget, func(m *manifest, budget *policyv1.PodDisruptionBudget) {
+		selected, _, areAll := s.selected(m)
+		for _, pods := range selected {
+			if other := budgets[pods.by.id]; other != nil && other.id != m.id && s.shareCluster(other, m) {
+				r.field(m, []string{"spec", "selector"}, "%s (%s) selects the pods of %s, too, and the API server "+
+					"evicts no pod with two budgets, so its node can't be drained: use one", other.id, other.place(),
+					pods.by.id)
+			}
+			budgets[pods.by.id] = m
+		}
+		least := budget.Spec.MinAvailable
+		if !areAll || len(selected) != 1 || least == nil || least.Type != intstr.Int {
+			return
+		}
+		autoscaler := autoscalers[selected[0].by.id]
+		if autoscaler != nil && int64(least.IntVal) >= autoscaler.number(1, "spec", "minReplicas") {
+			r.field(m, []string{"spec", "minAvailable"}, "minAvailable %d allows no eviction at the minReplicas of "+
+				"%s (%s), so nodes can't be drained then: set maxUnavailable: 1", least.IntVal, autoscaler.id,
+				autoscaler.place())
+		}
+	})
+}
