@@ -151,8 +151,8 @@ func Align(rows []string) []string {
 	return strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
 }
 
-// maxAlike limits the items with the same cause that are printed one by one.
-const maxAlike = 3
+// MaxAlike limits the items with the same cause that are printed one by one.
+const MaxAlike = 3
 
 // A Folded is an item to print, with the others of the same cause, which are only counted.
 type Folded[T any] struct {
@@ -160,8 +160,13 @@ type Folded[T any] struct {
 	Others []T
 }
 
-// Fold groups items for printing: if more than maxAlike have the same cause, only the first one is printed.
+// Fold groups items for printing: if more than MaxAlike have the same cause, only the first one is printed.
 func Fold[T any](all []T, cause func(T) string) []Folded[T] {
+	return FoldBeyond(all, cause, func(T) int { return MaxAlike })
+}
+
+// FoldBeyond groups items like Fold, with a limit for each.
+func FoldBeyond[T any](all []T, cause func(T) string, most func(T) int) []Folded[T] {
 	count := map[string]int{}
 	for _, item := range all {
 		count[cause(item)]++
@@ -170,7 +175,7 @@ func Fold[T any](all []T, cause func(T) string) []Folded[T] {
 	places := map[string]int{}
 	for _, item := range all {
 		key := cause(item)
-		if index, isKnown := places[key]; isKnown && count[key] > maxAlike {
+		if index, isKnown := places[key]; isKnown && count[key] > most(item) {
 			folds[index].Others = append(folds[index].Others, item)
 			continue
 		}

@@ -22,10 +22,13 @@ const (
 
 // page returns the report as a page: counts, findings by file, the stages of a rehearsal, and rules.
 func (r Report) page(title string, showSuppressed bool) look.Page {
-	summary, rest, _ := strings.Cut(strings.TrimSpace(r.summary()), "\n")
-	counts := g.Group{h.P(g.Text(summary))}
-	if r.Rehearsal == nil && rest != "" {
-		counts = append(counts, look.List(strings.Split(rest, "\n")))
+	counts := g.Group{h.P(g.Text(r.count()))}
+	rest := r.notChecked()
+	if r.Rehearsal != nil {
+		rest = append(r.Rehearsal.notTried(), rest...)
+	}
+	if len(rest) > 0 {
+		counts = append(counts, look.List(rest))
 	}
 	page := look.Page{Title: title, Sections: []look.Section{{ID: "summary", Title: "Summary", Body: counts}}}
 	add := func(id, title string, body g.Group) {

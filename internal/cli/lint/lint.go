@@ -114,7 +114,7 @@ func New(streams core.Streams) *cobra.Command {
 	f.addReportFlags(command)
 	flags := command.Flags()
 	flags.BoolVar(&f.isRehearsed, "rehearse", false,
-		"also try the update on a temporary control plane: see \"runlevel rehearse\"")
+		"also try the update on a temporary control plane, and report both: see \"runlevel rehearse\"")
 	f.rehearsal.add(command)
 	flags.StringVar(&f.previous, "previous", "", "the SOURCE of the previous release, to check the update as well")
 	flags.StringVar(&f.previousVersion, "previous-version", "",

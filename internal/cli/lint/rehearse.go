@@ -44,9 +44,10 @@ left behind, deletes that did not end, changes by the second apply, and pods tha
 replaces. Without OLD, NEW is installed. With --from or --from-cluster, the rehearsal starts
 from the state of a release on a cluster: see "runlevel snapshot".
 
-After a failure, the rehearsal continues with the next step. Findings have the rules, the
-formats, the comments that ignore them and the exit codes of "runlevel lint", which reports
-them, too, with --rehearse.
+After a failure, the rehearsal continues with the next step. Findings have the formats, the
+comments that ignore them and the exit codes of "runlevel lint". Only what the rehearsal shows
+is reported: "runlevel lint --rehearse" reports it together with what the rules of lint find in
+the files, such as certificates that clients refuse or Services that reach no pod.
 
 The control plane is that of "runlevel sandbox": the programs are found, or built once, which
 takes minutes. No container runs: Deployments roll out and Jobs complete, webhooks are not called,
@@ -217,12 +218,40 @@ func (f *lintFlags) rehearse(ctx context.Context, input *lint.Input, progress io
 		return nil, core.ReadError(ctx, err)
 	}
 	input.Rehearsal = &report.Rehearsal
-	return &RehearsalInfo{
+	info := &RehearsalInfo{
 		Kubernetes:   report.Kubernetes,
 		StartSeconds: report.Start.Seconds(),
 		Stages:       report.Stages,
 		asked:        f.kubernetes,
-	}, nil
+		NotTried:     notTriedKinds(report.Rehearsal.Observations),
+	}
+	if f.rehearsal.realNodes == 0 {
+		info.NotTried = append([]string{"containers (images, probes, crashes)"}, info.NotTried...)
+	}
+	return info, nil
+}
+
+// notTriedKinds returns the kinds of objects that were not tried, or not in all parts, with their numbers.
+func notTriedKinds(observations []lint.Observation) []string {
+	counts := map[string]int{}
+	for _, o := range observations {
+		if kind, _, _ := strings.Cut(o.Object, " "); o.Rule == lint.RehearsalNotTried && kind != "" {
+			counts[kind]++
+		}
+	}
+	kinds := []string{}
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		kinds = append(kinds, fmt.Sprintf("%s (%d)", kind, counts[kind]))
+	}
+	return kinds
+}
+
+// notTried describes what the rehearsal has not tried; it returns nil for nothing.
+func (i *RehearsalInfo) notTried() []string {
+	if len(i.NotTried) == 0 {
+		return nil
+	}
+	return []string{"not tried, or not in all parts: " + printable.Few(i.NotTried, maxUnchecked)}
 }
 
 // readSnapshot returns the initial state from a file or a cluster; nil if the rehearsal installs the old release.
@@ -266,6 +295,8 @@ type RehearsalInfo struct {
 	Kubernetes   string           `json:"kubernetes"`
 	StartSeconds float64          `json:"startSeconds"`
 	Stages       []rehearse.Stage `json:"stages"`
+	// NotTried are the parts of a cluster that the rehearsal lacks, and kinds of objects that it tries in part.
+	NotTried []string `json:"notTried"`
 
 	asked string // the version that the release is for
 }
@@ -290,6 +321,9 @@ func (i *RehearsalInfo) text() string {
 			text.WriteString(", " + slowest)
 		}
 		text.WriteString("\n")
+	}
+	for _, line := range i.notTried() {
+		text.WriteString(line + "\n")
 	}
 	return text.String()
 }

@@ -48,16 +48,32 @@ func newReport(result *lint.Result, paths lintPaths, rehearsal *RehearsalInfo) R
 	return report
 }
 
-// causeOf returns a key, which is equal for findings with the same cause.
+// causeOf returns a key, which is equal for findings with the same cause, and for notes of the same rule.
 func causeOf(f lint.Finding) string {
+	if f.Severity == lint.Info {
+		return f.Rule
+	}
 	return strings.Join([]string{f.Rule, string(f.Severity), string(f.In), strings.ReplaceAll(f.Message, f.Object, "")},
 		"\n")
 }
 
-// foldFindings returns the findings to print: all findings, or the first of many with the same cause.
+// foldFindings returns the findings to print: all findings, or the first of many with the same cause, and one note for
+// each rule, with the places of the others.
 func foldFindings(findings []lint.Finding, all bool) []core.Folded[lint.Finding] {
 	if !all {
-		return core.Fold(findings, causeOf)
+		folds := core.FoldBeyond(findings, causeOf, func(f lint.Finding) int {
+			if f.Severity == lint.Info {
+				return 1
+			}
+			return core.MaxAlike
+		})
+		for i, fold := range folds {
+			if fold.First.Severity == lint.Info && len(fold.Others) > 0 {
+				folds[i].First.Message += " (" + listPlaces(fold.Others) + ")"
+				folds[i].Others = nil
+			}
+		}
+		return folds
 	}
 	var each []core.Folded[lint.Finding]
 	for _, finding := range findings {
@@ -107,18 +123,31 @@ func (r Report) text(out io.Writer, all, showSuppressed bool) error {
 	return err
 }
 
-// summary returns the number of findings, the rules that were skipped, and the kinds that nothing has checked.
+// summary returns the number of findings, and what was not checked.
 func (r Report) summary() string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "%s, %s, %s", printable.Count(r.Counts[lint.Error], "error"),
+	text := r.count() + "\n"
+	if r.Rehearsal != nil {
+		text += r.Rehearsal.text()
+	}
+	for _, line := range r.notChecked() {
+		text += line + "\n"
+	}
+	return text
+}
+
+// count returns the numbers of findings.
+func (r Report) count() string {
+	text := fmt.Sprintf("%s, %s, %s", printable.Count(r.Counts[lint.Error], "error"),
 		printable.Count(r.Counts[lint.Warning], "warning"), printable.Count(r.Counts[lint.Info], "note"))
 	if len(r.Suppressed) > 0 {
-		fmt.Fprintf(&text, ", %d ignored", len(r.Suppressed))
+		text += fmt.Sprintf(", %d ignored", len(r.Suppressed))
 	}
-	text.WriteString("\n")
-	if r.Rehearsal != nil {
-		return text.String() + r.Rehearsal.text()
-	}
+	return text
+}
+
+// notChecked returns the rules that were skipped, and the kinds that nothing has checked.
+func (r Report) notChecked() []string {
+	var lines []string
 	var needs []string
 	skipped := map[string][]string{}
 	for _, s := range r.Skipped {
@@ -128,18 +157,18 @@ func (r Report) summary() string {
 		skipped[s.Needs] = append(skipped[s.Needs], s.Rule)
 	}
 	for _, need := range needs {
-		fmt.Fprintf(&text, "not checked without %s: %s\n", need, strings.Join(skipped[need], ", "))
+		lines = append(lines, fmt.Sprintf("not checked without %s: %s", need, strings.Join(skipped[need], ", ")))
 	}
 	var unchecked []string
 	for _, kind := range r.Unchecked {
 		unchecked = append(unchecked,
 			printable.Line(fmt.Sprintf("%s in %s (%d)", kind.Kind, kind.APIVersion, kind.Count)))
 	}
-	if len(unchecked) > 0 {
-		fmt.Fprintf(&text, "not checked, because their schemas are unknown: %s: \"runlevel rehearse\" asks an API "+
-			"server, \"runlevel gate\" a cluster\n", printable.Few(unchecked, maxUnchecked))
+	if len(unchecked) > 0 && r.Rehearsal == nil {
+		lines = append(lines, fmt.Sprintf("not checked, because their schemas are unknown: %s: \"runlevel rehearse\" "+
+			"asks an API server, \"runlevel gate\" a cluster", printable.Few(unchecked, maxUnchecked)))
 	}
-	return text.String()
+	return lines
 }
 
 // maxUnchecked limits the kinds that the summary names.

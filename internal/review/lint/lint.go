@@ -66,6 +66,8 @@ type Finding struct {
 	Document int      `json:"document,omitempty"` // counted from 1; 0 when the whole file is meant
 	Object   string   `json:"object,omitempty"`
 	Message  string   `json:"message"`
+	// FoundBy are the checks that have found it: both, if a rule and the rehearsal have found the same.
+	FoundBy []Check `json:"foundBy"`
 	// In has the origin of the file, if it is not in the payload.
 	In Origin `json:"in,omitempty"`
 	// Near is the place in the payload where a finding in the previous payload can be fixed.
@@ -76,6 +78,15 @@ type Finding struct {
 	manifest *manifest
 	field    []string
 }
+
+// A Check is a way to find mistakes.
+type Check string
+
+// The checks.
+const (
+	ByLint      Check = "lint"      // the files
+	ByRehearsal Check = "rehearsal" // a temporary control plane
+)
 
 // String is the finding in one line, in the form that editors and problem matchers know:
 // file, line, column, severity, object, message, rule.
@@ -182,6 +193,8 @@ func Run(ctx context.Context, input Input) (*Result, error) {
 		return nil, err
 	}
 	result.acceptFindings(input.Baseline, input.Config)
+	setFoundBy(result.Findings)
+	setFoundBy(result.Suppressed)
 	return result, nil
 }
 
@@ -216,7 +229,7 @@ func run(ctx context.Context, input Input) (*Result, error) {
 	s.locateNear(found)
 	result.Unchecked = s.uncheckedKinds()
 	result.add(newIgnores(s, result.Ran), found)
-	result.Findings = withoutRepeats(result.Findings)
+	result.Findings = mergeRepeats(result.Findings)
 	return result, nil
 }
 

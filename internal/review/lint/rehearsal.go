@@ -55,12 +55,13 @@ type rehearsalRule struct {
 
 var rehearsalRules = []rehearsalRule{
 	{RehearsalRefused, Error, []string{"immutable-changed", "job-changed", "stored-version-dropped", "unknown-field",
-		"wrong-type", "custom-resource", "definition"}}, // and all rules that begin with "invalid-"
-	{RehearsalNotReady, Error, nil},
+		"wrong-type", "custom-resource", "definition", "unknown-api",
+		"removed-api"}}, // and all rules that begin with "invalid-"
+	{RehearsalNotReady, Error, []string{"unadmitted-pod"}},
 	{RehearsalGate, Error, nil},
 	{RehearsalPending, Error, nil},
 	{RehearsalLeft, Error, []string{"dropped", "renamed", "narrowed"}},
-	{RehearsalRetried, Warning, nil},
+	{RehearsalRetried, Warning, []string{"out-of-order", "waits-for-later"}},
 	{RehearsalAgain, Warning, nil},
 	{RehearsalOverwritten, Warning, nil},
 	{RehearsalBudget, Warning, nil},
@@ -117,27 +118,61 @@ func (s *subject) reportObservations(id string, r *reporter) {
 	}
 }
 
-// repeatsOf returns the rules that report the same as a rule of rehearsals.
-func repeatsOf(id string) []string {
-	for _, rule := range rehearsalRules {
-		if rule.id == id {
-			return rule.repeats
-		}
-	}
-	return nil
+// repeatedBy reports whether a finding of a rehearsal has the same cause as a finding of another rule.
+func (r rehearsalRule) repeatedBy(finding, other Finding) bool {
+	isSame := slices.Contains(r.repeats, other.Rule) ||
+		r.id == RehearsalRefused && strings.HasPrefix(other.Rule, "invalid-")
+	isField := r.id == RehearsalRefused || r.id == RehearsalMade // others are about the whole object
+	return isSame && other.Object == finding.Object && (!isField || other.Line == finding.Line) &&
+		other.Severity.AtLeast(finding.Severity)
 }
 
-// withoutRepeats drops the findings of a rehearsal about objects of which another rule reports the same.
-func withoutRepeats(findings []Finding) []Finding {
-	return slices.DeleteFunc(slices.Clone(findings), func(finding Finding) bool {
-		repeats := repeatsOf(finding.Rule)
-		return repeats != nil && slices.ContainsFunc(findings, func(other Finding) bool {
-			isRepeat := slices.Contains(repeats, other.Rule) ||
-				finding.Rule == RehearsalRefused && strings.HasPrefix(other.Rule, "invalid-")
-			isPlace := other.Object == finding.Object && (finding.Rule == RehearsalLeft || other.Line == finding.Line)
-			return isRepeat && isPlace && other.Severity.AtLeast(finding.Severity)
-		})
-	})
+// mergeRepeats leaves out the findings of a rehearsal of which another rule reports the cause, and how to fix it. The
+// finding of that rule mentions the rehearsal.
+func mergeRepeats(findings []Finding) []Finding {
+	isRepeat := make([]bool, len(findings))
+	for i, finding := range findings {
+		rule := ruleOfRehearsal(finding.Rule)
+		for j := range findings {
+			other := &findings[j]
+			if rule == nil || !rule.repeatedBy(finding, *other) {
+				continue
+			}
+			isRepeat[i] = true
+			if other.FoundBy == nil {
+				other.FoundBy = []Check{ByLint, ByRehearsal}
+				other.Message += " (the rehearsal shows it, too)"
+			}
+		}
+	}
+	kept := []Finding{}
+	for i, finding := range findings {
+		if !isRepeat[i] {
+			kept = append(kept, finding)
+		}
+	}
+	return kept
+}
+
+// setFoundBy sets which check has found each finding, where only one has.
+func setFoundBy(findings []Finding) {
+	for i := range findings {
+		switch f := &findings[i]; {
+		case f.FoundBy != nil:
+		case ruleOfRehearsal(f.Rule) != nil:
+			f.FoundBy = []Check{ByRehearsal}
+		default:
+			f.FoundBy = []Check{ByLint}
+		}
+	}
+}
+
+// ruleOfRehearsal returns a rule of rehearsals by its name; nil if it is another rule.
+func ruleOfRehearsal(id string) *rehearsalRule {
+	if i := slices.IndexFunc(rehearsalRules, func(r rehearsalRule) bool { return r.id == id }); i >= 0 {
+		return &rehearsalRules[i]
+	}
+	return nil
 }
 
 // has reports whether the configuration names an object that others make.
