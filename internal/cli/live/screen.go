@@ -206,7 +206,7 @@ func distributeLines(parts []part, room int) {
 	}
 }
 
-// Line returns an event as the line that is printed without a live view.
+// Line returns an event as the line to print without a live view.
 func Line(event apply.Event) string {
 	what := string(event.Type)
 	if event.Type == apply.Applied {

@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// problemsOfPod returns the problems of a pod that is not ready.
+// problemsOfPod returns the problems of an unready pod.
 func problemsOfPod(pod *corev1.Pod, newest map[eventKey]*corev1.Event) []rankedProblem {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
 		return nil

@@ -1,6 +1,321 @@
 package lint
 
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
 // halfwayRules are about updates that stop half-way, and fields that keep their values.
 func halfwayRules() []Rule {
+	return []Rule{
+		{"held-rollout", Warning, nothing, checkHeldRollout},
+		{"volume-in-use", Warning, nothing, checkVolumeInUse},
+		{"selector-ahead", Warning, needsPrevious, checkSelectorAhead},
+		{"image-version", Warning, needsPrevious, checkImageVersion},
+		{"default-restored", Warning, needsPrevious, checkDefaultRestored},
+		{"change-not-made", Warning, needsPrevious, checkChangeNotMade},
+		{"recreated", Warning, needsPrevious, checkRecreated},
+	}
+}
+
+// previousOf returns the manifest that an object has in the previous payload; nil if it is new, or there is no previous
+// payload.
+func (s *subject) previousOf(m *manifest) *manifest {
+	for _, old := range s.withPrevious(m)[1:] {
+		if !old.isTombstone && s.shareCluster(old, m) {
+			return old
+		}
+	}
 	return nil
+}
+
+// checkHeldRollout looks for workloads whose pods stay as they are, although their template changes.
+func checkHeldRollout(s *subject, r *reporter) {
+	for _, sets := range s.pods() {
+		for _, pods := range sets {
+			old := s.previousOf(pods.by)
+			isChanged := old == nil || !reflect.DeepEqual(old.get("spec", "template"), pods.by.get("spec", "template"))
+			switch m := pods.by; m.groupKind() {
+			case kinds.Deployment:
+				if m.get("spec", "paused") == true && (isChanged || old.get("spec", "paused") != true) {
+					r.field(m, []string{"spec", "paused"}, "a paused Deployment creates no pods of a new "+
+						"template, and the update waits for them: drop paused")
+				}
+				checkSlowRollout(old, pods, r)
+			case kinds.Job:
+				if m.get("spec", "suspend") == true && old == nil && m.Object().GetLabels()[queueLabel] == "" {
+					r.field(m, []string{"spec", "suspend"}, "a suspended Job does not run, and the update "+
+						"waits for its end: drop suspend")
+				}
+			case kinds.StatefulSet, kinds.DaemonSet:
+				if old != nil {
+					s.checkUpdateStrategy(old, pods, isChanged, r)
+					checkSlowRollout(old, pods, r)
+				}
+			}
+		}
+	}
+}
+
+// queueLabel is the label of Jobs that Kueue resumes.
+const queueLabel = "kueue.x-k8s.io/queue-name"
+
+// checkUpdateStrategy looks for strategies by which a StatefulSet or a DaemonSet keeps pods of an earlier template.
+func (s *subject) checkUpdateStrategy(old *manifest, pods podSet, isChanged bool, r *reporter) {
+	m, strategy := pods.by, []string{"spec", "updateStrategy", "type"}
+	if m.text(strategy...) == "OnDelete" && old.text(strategy...) != "OnDelete" {
+		r.field(m, strategy, "OnDelete keeps all pods of the earlier version until others delete them, and an update "+
+			"does not wait for that: keep RollingUpdate")
+	}
+	field := []string{"spec", "updateStrategy", "rollingUpdate", "partition"}
+	partition, _ := m.get(field...).(int64)
+	before, _ := old.get(field...).(int64)
+	replicas, isFixed := s.replicasOf([]podSet{pods})
+	switch {
+	case partition == 0 || !isFixed || !isChanged && partition == before:
+	case int(partition) >= replicas:
+		r.field(m, field, "partition %d keeps all %d pods at the earlier version: set the number of the first pod to "+
+			"update, or 0", partition, replicas)
+	case isChanged && partition == before:
+		r.field(m, field, "partition %d is as in %s:%d, so the pods with lower numbers miss this update as well as "+
+			"the earlier one: set 0 to end the canary, or name a version that all pods have", partition, old.where(),
+			old.Line)
+	}
+}
+
+// maxMinReadySeconds is the time for which most rollouts observe a new pod, at most.
+const maxMinReadySeconds = 600
+
+// checkSlowRollout looks for pods that are available too late: after the deadline of their Deployment, or after a long
+// time for each of them.
+func checkSlowRollout(old *manifest, pods podSet, r *reporter) {
+	seconds, _ := pods.by.get("spec", "minReadySeconds").(int64)
+	if old != nil && seconds >= maxMinReadySeconds {
+		if before, _ := old.get("spec", "minReadySeconds").(int64); before < maxMinReadySeconds {
+			r.field(pods.by, []string{"spec", "minReadySeconds"}, "minReadySeconds %d has an update wait that long "+
+				"for each pod before it replaces the next one: lower it", seconds)
+		}
+	}
+	deadline, isSet := pods.by.get("spec", "progressDeadlineSeconds").(int64)
+	if !isSet || pods.typed() == nil {
+		return
+	}
+	for _, container := range pods.typed().Containers {
+		for _, probe := range []*corev1.Probe{container.StartupProbe, container.ReadinessProbe} {
+			if probe != nil && int64(probe.InitialDelaySeconds) >= deadline {
+				r.field(pods.by, []string{"spec", "progressDeadlineSeconds"}, "progressDeadlineSeconds %d ends before "+
+					"the container %s can be ready, which takes initialDelaySeconds %d: each rollout fails, raise it",
+					deadline, container.Name, probe.InitialDelaySeconds)
+				return
+			}
+		}
+	}
+}
+
+// checkVolumeInUse looks for Deployments whose new pods wait for a volume that an earlier pod has.
+func checkVolumeInUse(s *subject, r *reporter) {
+	for _, m := range s.byKind[kinds.Deployment] {
+		if m.isTombstone {
+			continue
+		}
+		old := s.previousOf(m)
+		for _, reference := range m.references {
+			if reference.To.GroupKind() != kinds.PersistentVolumeClaim {
+				continue
+			}
+			for _, claim := range s.byID[reference.To] {
+				if !claim.isTombstone && s.shareCluster(m, claim) {
+					checkSharedClaim(old, m, claim, reference.Path, r)
+				}
+			}
+		}
+	}
+}
+
+// checkSharedClaim looks for pods of a Deployment that need a claim at the same time.
+func checkSharedClaim(old, m, claim *manifest, path []string, r *reporter) {
+	modes, _ := claim.get("spec", "accessModes").([]any)
+	replicas, surge := m.rollout()
+	hasMode := func(mode string) bool { return len(modes) == 1 && modes[0] == mode }
+	place := fmt.Sprintf("%s:%d", claim.Path, claim.Line)
+	switch {
+	case hasMode("ReadWriteOncePod") && replicas > 1:
+		r.field(m, path, "%s (%s) is ReadWriteOncePod, so one of %d pods has it and the others stay pending: use a "+
+			"StatefulSet, or ReadWriteMany", claim.id, place, replicas)
+	case hasMode("ReadWriteOncePod") && surge > 0 && replicas > 0:
+		r.field(m, path, "%s (%s) is ReadWriteOncePod, so in an update the new pod stays pending while the earlier "+
+			"one runs: set strategy.type Recreate", claim.id, place)
+	case !hasMode("ReadWriteOnce") || old == nil:
+	case replicas > 1 && (old.replicas() < 2 || !old.mounts(claim)):
+		r.field(m, path, "%s (%s) is ReadWriteOnce, so of %d pods those on other nodes than the first one do not "+
+			"start: use a StatefulSet, or ReadWriteMany", claim.id, place, replicas)
+	case surge > 0 && old.mounts(claim) && old.text("spec", "strategy", "type") == "Recreate":
+		r.field(m, path, "%s (%s) is ReadWriteOnce, and the strategy is no longer Recreate: a new pod on another node "+
+			"waits for the volume, and the earlier pod for the new one: keep Recreate", claim.id, place)
+	}
+}
+
+// mounts reports whether a Deployment has a volume of a claim.
+func (m *manifest) mounts(claim *manifest) bool {
+	pods, hasPods := newPodSet(m)
+	return hasPods && pods.typed() != nil && slices.ContainsFunc(pods.typed().Volumes, func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.id.Name
+	})
+}
+
+// rollout returns the number of pods of a Deployment, and how many more an update creates before it ends others.
+func (m *manifest) rollout() (replicas, surge int) {
+	replicas = int(m.replicas())
+	if m.text("spec", "strategy", "type") == "Recreate" {
+		return replicas, 0
+	}
+	bound := intstr.FromString("25%")
+	switch value := m.get("spec", "strategy", "rollingUpdate", "maxSurge").(type) {
+	case int64:
+		bound = intstr.FromInt32(int32(value))
+	case string:
+		bound = intstr.FromString(value)
+	}
+	surge, _ = intstr.GetScaledValueFromIntOrPercent(&bound, replicas, true)
+	return replicas, surge
+}
+
+// checkSelectorAhead looks for Services that select pods which the update has yet to create.
+func checkSelectorAhead(s *subject, r *reporter) {
+	s.pairs(func(old, m *manifest) {
+		if m.groupKind() != kinds.Service {
+			return
+		}
+		earlier := old.podSelector()
+		pods, selector, areAll := s.selected(m)
+		isServedBy := func(pods podSet) bool { return selector.Matches(pods.labels) }
+		before := s.previous.pods()[m.id.Namespace]
+		if earlier == nil || !areAll || len(pods) == 0 || slices.ContainsFunc(before, isServedBy) ||
+			!slices.ContainsFunc(before, func(pods podSet) bool { return earlier.Matches(pods.labels) }) {
+			return
+		}
+		for _, set := range pods {
+			if s.isAwaitedBefore(set.by, m) {
+				return
+			}
+		}
+		r.field(m, []string{"spec", "selector"}, "the selector %s is changed before %s (%s:%d) has pods with these "+
+			"labels, and until one is ready the Service has no endpoints: add the labels in this release and select "+
+			"them in the next one, or in a later level", selector, pods[0].by.id, pods[0].by.Path, pods[0].by.Line)
+	})
+}
+
+// restored are fields to which the API server gives a default when a manifest no longer has them.
+var restored = map[schema.GroupKind][]struct{ path, value, effect string }{
+	kinds.CronJob: {
+		{"spec.concurrencyPolicy", "Allow", "Jobs run beside earlier ones that take longer"},
+		{"spec.timeZone", "that of the controller", "Jobs start at other hours"},
+	},
+	kinds.Service: {
+		{"spec.sessionAffinity", "None", "requests of a client reach other pods than the one that has its session"},
+		{"spec.externalTrafficPolicy", "Cluster", "pods no longer see the addresses of clients"},
+	},
+	kinds.HorizontalPodAutoscaler: {{"spec.minReplicas", "1", "one pod is left when there is little load"}},
+	kinds.StatefulSet:             {{"spec.updateStrategy.type", "RollingUpdate", "all pods are replaced"}},
+	kinds.CustomResourceDefinition: {
+		{"spec.conversion.strategy", "None", "objects of other versions lose the fields that only their version has"},
+	},
+}
+
+func checkDefaultRestored(s *subject, r *reporter) {
+	s.pairs(func(old, m *manifest) {
+		for _, field := range restored[m.groupKind()] {
+			path := strings.Split(field.path, ".")
+			before := old.get(path...)
+			if before == nil || m.get(path...) != nil || fmt.Sprint(before) == field.value ||
+				m.kind.Kind == "Service" && m.text("spec", "type") != old.text("spec", "type") ||
+				m.kind.Kind == "StatefulSet" && before != "OnDelete" {
+				continue
+			}
+			r.field(m, []string{"spec"}, "%s is dropped, which is %v in %s:%d, and becomes %s: %s: keep it, or write "+
+				"the default", field.path, before, old.where(), old.Line, field.value, field.effect)
+		}
+	})
+	s.podPairs(func(old, now podSet) {
+		for i, container := range now.typed().Containers {
+			hadPreStop := slices.ContainsFunc(old.typed().Containers, func(c corev1.Container) bool {
+				return c.Name == container.Name && hasPreStop(c)
+			})
+			if hadPreStop && !hasPreStop(container) {
+				r.field(now.by, append(slices.Clone(now.path), "containers", fmt.Sprint(i)), "lifecycle.preStop is "+
+					"dropped, which %s:%d has: the container %s ends at once, while requests still arrive: keep it",
+					old.by.where(), old.by.Line, container.Name)
+			}
+		}
+	})
+}
+
+func hasPreStop(container corev1.Container) bool {
+	return container.Lifecycle != nil && container.Lifecycle.PreStop != nil
+}
+
+// checkChangeNotMade looks for changes of manifests that do not change their objects.
+func checkChangeNotMade(s *subject, r *reporter) {
+	s.pairs(func(old, m *manifest) {
+		for _, field := range sortedKeys(m.Object().Object) {
+			if m.IsCreateOnly() && field != "metadata" && !reflect.DeepEqual(m.get(field), old.get(field)) {
+				r.field(m, []string{field}, "%s differs from %s:%d, and clusters that have the object keep it "+
+					"unchanged, because it is create-only: give it another name, or drop the annotation %s", field,
+					old.where(), old.Line, payload.CreateOnlyAnnotation)
+				return
+			}
+		}
+		had, hasPods := newPodSet(old)
+		if !hasPods || had.spec["serviceAccountName"] == nil ||
+			m.get(append(had.path, "serviceAccountName")...) != nil {
+			return
+		}
+		account := old.account()
+		for _, tombstone := range tombstonesOf(s.byID[account]) {
+			if s.shareCluster(m, tombstone) && m.get(append(had.path, "serviceAccount")...) == nil {
+				r.field(m, had.path, "serviceAccountName is dropped, and the API server keeps %s in the deprecated "+
+					"field serviceAccount, so no pod can be created when %s:%d deletes that account: write "+
+					"serviceAccountName: default", account.Name, tombstone.Path, tombstone.Line)
+			}
+		}
+	})
+}
+
+// lostWith are the things that an object of a kind loses if it is deleted and created again.
+var lostWith = map[schema.GroupKind]string{kinds.Deployment: "all its pods", kinds.Service: "its address"}
+
+// checkRecreated looks for Deployments and Services that an update deletes and creates again. That of a StatefulSet may
+// be the only way to change its claims.
+func checkRecreated(s *subject, r *reporter) {
+	for _, warning := range s.update.Warnings {
+		lost, isServing := lostWith[warning.GroupKind()]
+		if warning.Reason != plan.Recreation || !isServing {
+			continue
+		}
+		for _, m := range s.byID[warning.ID] {
+			if !m.isTombstone && m.annotations[recreate] != "" {
+				r.field(m, annotation(recreate), "the update deletes it with %s before it creates it again, and "+
+					"nothing serves in between: give it another name, and delete this one in a later release", lost)
+				break
+			}
+		}
+	}
+}
+
+// replicas returns the replicas of a workload, with the default of the API server.
+func (m *manifest) replicas() int64 {
+	if replicas, isSet := m.get("spec", "replicas").(int64); isSet {
+		return replicas
+	}
+	return 1
 }

@@ -114,7 +114,7 @@ func checkFinalNewline(s *subject, r *reporter) {
 	for _, file := range s.Files {
 		if file.UnendedLine > 0 {
 			r.file(file.Path, file.UnendedLine,
-				"the last line does not end with a line break: text that is appended to the file ends up in that line")
+				"the last line does not end with a line break: text appended to the file ends up in that line")
 		}
 	}
 }

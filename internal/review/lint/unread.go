@@ -1,36 +1,73 @@
 package lint
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/references"
 )
 
 // rolledOut are the kinds whose pods are replaced when their template changes, and only then.
 var rolledOut = []string{"Deployment", "StatefulSet", "DaemonSet"}
 
-// checkUnreadChange looks for changed ConfigMaps and Secrets whose values running pods do not get: those of variables
-// are read when a container starts, and the templates of the pods are as before.
+// checkUnreadChange looks for changed ConfigMaps and Secrets whose values programs do not get: those of variables, and
+// files mounted with subPath, are read when a container starts, and a Job that has ended does not start again.
 func checkUnreadChange(s *subject, r *reporter) {
 	s.pairs(func(old, m *manifest) {
 		changed := changedKeys(old, m)
-		if len(changed) == 0 {
+		if len(changed) == 0 || m.IsCreateOnly() {
 			return
 		}
 		for _, u := range s.usesOf(m) {
 			isNeeded := len(u.Keys) == 0 ||
 				slices.ContainsFunc(u.Keys, func(key string) bool { return slices.Contains(changed, key) })
-			if isNeeded && isVariable(u.Reference) && s.keepsItsPods(u.By) {
-				r.field(m, []string{m.dataField(changed[0]), changed[0]},
-					"%s has changed, and the pods of %s (%s:%d) read it only at start and will not restart: add a "+
-						"checksum "+
-						"annotation to the pod template, or give the %s a new name with each change", changed[0],
-					u.By.id,
-					u.By.Path, u.By.Line, m.kind.Kind)
+			if why := s.whyUnread(u, m); isNeeded && why != "" {
+				r.field(m, []string{m.dataField(changed[0]), changed[0]}, "%s has changed, and %s", changed[0], why)
 				return
 			}
 		}
+	})
+}
+
+// whyUnread returns the reason why a program does not read the changed values of an object, and what to do; "" if it
+// reads them.
+func (s *subject) whyUnread(u use, m *manifest) string {
+	place := fmt.Sprintf("%s (%s:%d)", u.By.id, u.By.Path, u.By.Line)
+	isKept, isReadOnce := s.keepsItsPods(u.By), isVariable(u.Reference) || u.By.mountsAlone(u.Reference)
+	switch _, isRemoved := u.By.TimeToLive(); {
+	case u.By.groupKind() == kinds.Job && !isRemoved && isKept:
+		return place + " does not run again: give the Job a new name, and delete this one"
+	case !slices.Contains(rolledOut, u.By.kind.Kind) || !isReadOnce:
+		return ""
+	case isKept:
+		return "the pods of " + place + " read it only at start and will not restart: add a checksum annotation to " +
+			"the pod template, or give the " + m.kind.Kind + " a new name with each change"
+	case before(u.By, m) && s.previousOf(u.By) != nil:
+		return "the pods of " + place + " are replaced before this is applied, and read it only at start: name this " +
+			"file so that it comes first"
+	default:
+		return ""
+	}
+}
+
+// mountsAlone reports whether containers mount a volume of a reference with subPath: the kubelet does not update such
+// files.
+func (m *manifest) mountsAlone(reference references.Reference) bool {
+	i := slices.Index(reference.Path, "volumes")
+	if i < 0 || len(reference.Path) < i+2 {
+		return false
+	}
+	volume, _ := fieldAt(m.Object().Object, reference.Path[:i+2]).(map[string]any)
+	pods, _ := newPodSet(m)
+	containers, _ := pods.containers("containers")
+	return slices.ContainsFunc(containers, func(container map[string]any) bool {
+		mounts, _ := container["volumeMounts"].([]any)
+		return slices.ContainsFunc(mounts, func(mount any) bool {
+			fields, _ := mount.(map[string]any)
+			return fields["name"] == volume["name"] && fields["subPath"] != nil
+		})
 	})
 }
 
@@ -72,9 +109,6 @@ func isVariable(reference references.Reference) bool {
 
 // keepsItsPods reports whether an update does not replace the pods of a workload.
 func (s *subject) keepsItsPods(m *manifest) bool {
-	if !slices.Contains(rolledOut, m.kind.Kind) {
-		return false
-	}
 	before := s.previous.byID[m.id]
 	return slices.ContainsFunc(before, func(old *manifest) bool {
 		return reflect.DeepEqual(old.get("spec", "template"), m.get("spec", "template"))

@@ -1,0 +1,155 @@
+package lint
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// This rule is about images of containers that change otherwise than intended, or do not change.
+
+// An image is the parts of the name of an image.
+type image struct{ repository, tag, digest string }
+
+func parseImage(name string) image {
+	name, digest, _ := strings.Cut(name, "@")
+	if i := strings.LastIndex(name, ":"); i > strings.LastIndex(name, "/") {
+		return image{name[:i], name[i+1:], digest}
+	}
+	return image{name, "", digest}
+}
+
+// isMutable reports whether the name stands for the latest image.
+func (i image) isMutable() bool { return i.digest == "" && (i.tag == "" || i.tag == "latest") }
+
+// A containerImage is the image of a container, with its place.
+type containerImage struct {
+	by              *manifest
+	container, name string
+	path            []string
+}
+
+// images returns the images of pods.
+func (p podSet) images() (found []containerImage) {
+	containers, paths := p.containers("initContainers", "containers")
+	for i, container := range containers {
+		name, _ := container["name"].(string)
+		text, _ := container["image"].(string)
+		found = append(found, containerImage{p.by, name, text, append(paths[i], "image")})
+	}
+	return found
+}
+
+func checkImageVersion(s *subject, r *reporter) {
+	updated := map[string][]containerImage{} // by their earlier names
+	s.podPairs(func(old, now podSet) {
+		before, isChanged := map[string]string{}, false
+		for _, i := range old.images() {
+			before[i.container] = i.name
+		}
+		for _, i := range now.images() {
+			if earlier := before[i.container]; earlier != "" && earlier != i.name {
+				isChanged = true
+				if parseImage(earlier).repository == parseImage(i.name).repository {
+					updated[earlier] = append(updated[earlier], i)
+				}
+				checkChangedImage(old, parseImage(earlier), i, r)
+			}
+		}
+		if !isChanged {
+			checkVersionLabel(old, now, r)
+		}
+	})
+	if len(updated) > 0 {
+		s.checkImagesLeft(updated, r)
+	}
+}
+
+// digits are what differs in the names of repositories that have a version.
+var digits = regexp.MustCompile(`[0-9]+`)
+
+// checkChangedImage looks for a misspelt, a mutable, or an older image.
+func checkChangedImage(old podSet, earlier image, now containerImage, r *reporter) {
+	next, place := parseImage(now.name), old.by.where()
+	switch before, after := versionOf(earlier.tag), versionOf(next.tag); {
+	case earlier.repository != next.repository:
+		if printable.EditDistance(earlier.repository, next.repository) <= 2 &&
+			digits.ReplaceAllString(earlier.repository, "") != digits.ReplaceAllString(next.repository, "") {
+			r.field(now.by, now.path, "%s is nearly %s of %s:%d: if it is a misspelling, no node can pull it and new "+
+				"pods do not start: correct it", next.repository, earlier.repository, place, old.by.Line)
+		}
+	case next.isMutable() && !earlier.isMutable():
+		r.field(now.by, now.path, "%s is the latest image, and %s:%d has %s: pods that start later get other "+
+			"versions, and no rollback gets the earlier one: name a version", now.name, place, old.by.Line,
+			earlier.tag+earlier.digest)
+	case before != nil && after != nil && after.LessThan(before) &&
+		(before.Major() < 1000 || after.Major() >= 1000):
+		r.field(now.by, now.path, "%s is older than %s of %s:%d: it may not read the data that the later version has "+
+			"written: name that or a later version", now.name, earlier.tag, place, old.by.Line)
+	}
+}
+
+// versionTag matches a version at the begin of a tag.
+var versionTag = regexp.MustCompile(`^v?([0-9]+(\.[0-9]+)*)([-+_].*)?$`)
+
+// versionOf returns the version in a tag; nil if it has none. Versions of years are those from 1000.
+func versionOf(tag string) *version.Version {
+	parts := versionTag.FindStringSubmatch(tag)
+	if parts == nil {
+		return nil
+	}
+	parsed, err := version.ParseGeneric(parts[1] + ".0")
+	if err != nil {
+		return nil
+	}
+	return parsed
+}
+
+// checkVersionLabel looks for pods whose label has a new version, and whose images do not.
+func checkVersionLabel(old, now podSet, r *reporter) {
+	const label = "app.kubernetes.io/version"
+	before, after := old.labels[label], now.labels[label]
+	for _, i := range now.images() {
+		if tag := parseImage(i.name).tag; before != "" && after != "" && before != after &&
+			strings.TrimPrefix(tag, "v") == strings.TrimPrefix(before, "v") {
+			path := append(slices.Clone(now.path[:len(now.path)-1]), "metadata", "labels", label)
+			r.field(now.by, path, "%s changes from %s to %s, and the container %s stays at %s: change its image, too",
+				label, before, after, i.container, i.name)
+			return
+		}
+	}
+}
+
+// checkImagesLeft looks for containers that keep an image that most others of their namespace update.
+func (s *subject) checkImagesLeft(updated map[string][]containerImage, r *reporter) {
+	for namespace, sets := range s.pods() {
+		left := map[string][]containerImage{}
+		for _, pods := range sets {
+			if pods.by.groupKind() == kinds.Job || s.previousOf(pods.by) == nil {
+				continue // the image of a Job can't be changed
+			}
+			for _, i := range pods.images() {
+				left[i.name] = append(left[i.name], i)
+			}
+		}
+		for name, stay := range left {
+			changed := slices.DeleteFunc(slices.Clone(updated[name]), func(i containerImage) bool {
+				return i.by.id.Namespace != namespace
+			})
+			if len(changed) == 0 || len(stay) > len(changed) || strings.Contains(stay[0].by.id.Name+
+				changed[0].by.id.Name, "canary") {
+				continue
+			}
+			for _, i := range stay {
+				r.field(i.by, i.path, "the container %s stays at %s, and the container %s of %s (%s:%d) gets %s: "+
+					"update both", i.container, name, changed[0].container, changed[0].by.id, changed[0].by.Path,
+					changed[0].by.Line, changed[0].name)
+			}
+		}
+	}
+}
