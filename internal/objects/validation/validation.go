@@ -51,6 +51,21 @@ func Check(ctx context.Context, object *unstructured.Unstructured) []fields.Refu
 	return refusals
 }
 
+// WithDefaults returns an object with the defaults of an API server, in its type; the object itself if its kind is
+// unknown, or it can't be decoded.
+func WithDefaults(object *unstructured.Unstructured) runtime.Object {
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return object
+	}
+	typed, _, err := legacyscheme.Codecs.UniversalDeserializer().Decode(text, nil, nil)
+	if err != nil {
+		return object
+	}
+	scheme().Default(typed)
+	return typed
+}
+
 // allowPrivileged has pods with privileged containers accepted, as API servers do that are started with
 // --allow-privileged.
 var allowPrivileged = sync.OnceFunc(func() { capabilities.Setup(true, 0) })

@@ -188,10 +188,7 @@ func whyRefused(secret *manifest, host string, authorities *x509.CertPool) strin
 func (s *subject) checkBundle(m *manifest, field []string, id kinds.ID, r *reporter) {
 	encoded, _ := fieldAt(m.Object().Object, field).(string)
 	bundle, _ := base64.StdEncoding.DecodeString(encoded)
-	isInjected := slices.ContainsFunc(sortedKeys(m.annotations), func(key string) bool {
-		return strings.Contains(key, "inject")
-	})
-	if strings.TrimSpace(string(bundle)) == "" || isInjected {
+	if strings.TrimSpace(string(bundle)) == "" || s.isInjected(m) {
 		return
 	}
 	const effect = "so the API server can't call "

@@ -234,15 +234,15 @@ func (f creatorFinder) roleAllowing(id kinds.ID, verbs ...string) string {
 			continue
 		}
 		if m.isBinding() && slices.Contains([]string{"cluster-admin", "admin", "edit"}, m.text("roleRef", "name")) ||
-			m.allows(id.GroupKind(), verbs) {
+			m.allows(id.GroupKind(), false, verbs...) {
 			return fmt.Sprintf("%s (%s:%d) lets a program create it", m.id, m.Path, m.Line)
 		}
 	}
 	return ""
 }
 
-// allows reports whether a role gives one of the verbs for objects of a kind.
-func (m *manifest) allows(kind schema.GroupKind, verbs []string) bool {
+// allows reports whether a role gives one of the verbs for all objects of a kind; with some, for some of them.
+func (m *manifest) allows(kind schema.GroupKind, some bool, verbs ...string) bool {
 	resource, _ := meta.UnsafeGuessKindToResource(kind.WithVersion("v1"))
 	rules, _ := m.get("rules").([]any)
 	return slices.ContainsFunc(rules, func(rule any) bool {
@@ -255,6 +255,6 @@ func (m *manifest) allows(kind schema.GroupKind, verbs []string) bool {
 			})
 		}
 		return has("apiGroups", kind.Group) && has("resources", resource.Resource) && has("verbs", verbs...) &&
-			fields["resourceNames"] == nil
+			(some || fields["resourceNames"] == nil)
 	})
 }
