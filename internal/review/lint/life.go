@@ -95,8 +95,8 @@ func checkProtectionDropped(s *subject, r *reporter) {
 		}) {
 			dropped("tolerations", "nodes with that taint no longer run the pods")
 		}
-		if before.PriorityClassName != "" && after.PriorityClassName == "" {
-			dropped("priorityClassName", "on a full node, others preempt the pods")
+		if class, now := s.priorityOf(before.PriorityClassName), s.priorityOf(after.PriorityClassName); now < class {
+			dropped("priorityClassName", "its priority is lower now, and others preempt the pods on a full node")
 		}
 		if path := []string{"securityContext", "fsGroup"}; now.hasClaims() && fieldAt(old.spec, path) != nil &&
 			fieldAt(now.spec, path) == nil {
@@ -128,6 +128,14 @@ func checkProtectionDropped(s *subject, r *reporter) {
 	})
 }
 
+// priorityOf returns the priority that a class of the payload gives to pods; that of other classes is above 0.
+func (s *subject) priorityOf(class string) int64 {
+	for _, m := range s.byID[kinds.NewID(kinds.PriorityClass, "", class)] {
+		return m.number(0, "value")
+	}
+	return int64(min(len(class), 1))
+}
+
 // maxSlowStart is the time, in seconds, in which most programs start.
 const maxSlowStart = 60
 
@@ -145,6 +153,11 @@ func checkContainerProtection(old *manifest, before corev1.Container, pods podSe
 			pods.field(r, field+"|livenessProbe", "the livenessProbe kills a container that has not started after %d "+
 				"seconds, and %s allows %d: keep its startupProbe or initialDelaySeconds", seconds, place, most)
 		}
+	}
+	if before.Lifecycle != nil && before.Lifecycle.PreStop != nil &&
+		(now.Lifecycle == nil || now.Lifecycle.PreStop == nil) {
+		pods.field(r, field, "the container %s no longer has the preStop handler of %s: it stops while it still gets "+
+			"requests", now.Name, place)
 	}
 	for _, name := range []corev1.ResourceName{"cpu", "memory"} {
 		limit, request := now.Resources.Limits[name], before.Resources.Requests[name]

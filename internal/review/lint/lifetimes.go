@@ -2,6 +2,7 @@ package lint
 
 import (
 	"cmp"
+	"fmt"
 	"path"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
@@ -32,6 +34,9 @@ func patience(probe *corev1.Probe) int64 {
 }
 
 func checkKilledEarly(s *subject, r *reporter) {
+	if s.previous != nil {
+		s.podPairs(func(old, now podSet) { checkProbePortsLost(old, now, r) })
+	}
 	s.eachPods(func(pods podSet, spec *corev1.PodSpec) {
 		grace := graceOf(spec)
 		if grace < 2 && pods.by.kind.Kind == "StatefulSet" {
@@ -40,8 +45,9 @@ func checkKilledEarly(s *subject, r *reporter) {
 		}
 		for i, container := range spec.Containers {
 			field := "containers|" + strconv.Itoa(i)
-			checkProbe(pods, container.LivenessProbe, container.ReadinessProbe, field+"|livenessProbe", r)
-			checkProbe(pods, container.StartupProbe, container.ReadinessProbe, field+"|startupProbe", r)
+			for j, probe := range probesOf(container)[:2] {
+				checkProbe(pods, probe, container.ReadinessProbe, field+"|"+probeNames[j], r)
+			}
 			if hook := container.Lifecycle; hook == nil || hook.PreStop == nil || hook.PreStop.Exec == nil {
 				continue
 			}
@@ -54,6 +60,46 @@ func checkKilledEarly(s *subject, r *reporter) {
 				}
 			}
 		}
+	})
+}
+
+// checkProbePortsLost looks for probes that no longer ask a port of their container.
+func checkProbePortsLost(old, now podSet, r *reporter) {
+	for i, container := range now.typed().Containers {
+		for _, before := range old.typed().Containers {
+			for j, probe := range probesOf(container) {
+				port, isOwn := portOf(probe, container)
+				_, wasOwn := portOf(probesOf(before)[j], before)
+				if before.Name == container.Name && wasOwn && !isOwn && port > 0 && len(container.Ports) > 0 {
+					now.field(r, fmt.Sprintf("containers|%d|%s", i, probeNames[j]), "the %s asks the port %d, which "+
+						"is not in the ports of the container %s, and in %s it is: change both", probeNames[j], port,
+						container.Name,
+						old.by.place())
+				}
+			}
+		}
+	}
+}
+
+var probeNames = []string{"livenessProbe", "startupProbe", "readinessProbe"}
+
+func probesOf(container corev1.Container) []*corev1.Probe {
+	return []*corev1.Probe{container.LivenessProbe, container.StartupProbe, container.ReadinessProbe}
+}
+
+// portOf returns the number of the port that a probe asks, and whether it is in the ports of its container.
+func portOf(probe *corev1.Probe, container corev1.Container) (number int32, isOwn bool) {
+	switch {
+	case probe == nil:
+	case probe.HTTPGet != nil:
+		number = probe.HTTPGet.Port.IntVal
+	case probe.TCPSocket != nil:
+		number = probe.TCPSocket.Port.IntVal
+	case probe.GRPC != nil:
+		number = probe.GRPC.Port
+	}
+	return number, slices.ContainsFunc(container.Ports, func(port corev1.ContainerPort) bool {
+		return port.ContainerPort == number
 	})
 }
 
@@ -172,12 +218,30 @@ func checkNeverRuns(s *subject, r *reporter) {
 		return
 	}
 	s.pairs(func(old, m *manifest) {
-		before, now := old.text("spec", "schedule"), m.text("spec", "schedule")
-		if m.groupKind() == kinds.CronJob && strings.HasPrefix(now, "* ") && !strings.HasPrefix(before, "*") {
-			r.field(m, []string{"spec", "schedule"}, "the schedule %s starts a Job every minute, and %s has %s: "+
-				"write the minute", now, old.place(), before)
+		before, now := periodOf(old), periodOf(m)
+		if before > 0 && now > 0 && (now > maxChange*before || before > maxChange*now) {
+			r.field(m, []string{"spec", "schedule"}, "the schedule %s starts a Job every %s on average, and that of "+
+				"%s every %s: correct it, or change it in steps", m.text("spec", "schedule"),
+				duration.HumanDuration(now),
+				old.place(), duration.HumanDuration(before))
 		}
 	})
+}
+
+// maxChange is the factor by which nobody changes a number on purpose in one update, but which a wrong unit does.
+const maxChange = 40
+
+// periodOf returns the time between two Jobs of a CronJob, in the middle of a hundred of them; 0 if it has none.
+func periodOf(m *manifest) time.Duration {
+	schedule, err := cron.ParseStandard(m.text("spec", "schedule"))
+	if m.groupKind() != kinds.CronJob || err != nil {
+		return 0
+	}
+	first, last := schedule.Next(time.Unix(0, 0)), time.Unix(0, 0)
+	for range 101 {
+		last = schedule.Next(last)
+	}
+	return last.Sub(first) / 100
 }
 
 // checkJobEnds looks for Jobs that never complete.

@@ -10,8 +10,10 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
@@ -21,11 +23,14 @@ import (
 
 // The quantities beyond which a unit is probably missing or wrong.
 var (
-	minMemory = resource.MustParse("1Mi")
-	maxCPU    = resource.MustParse("64")
+	minBytes = resource.MustParse("1Mi")
+	maxCPU   = resource.MustParse("64")
 )
 
 func checkWrongQuantity(s *subject, r *reporter) {
+	if s.previous != nil {
+		s.podPairs(func(old, now podSet) { checkQuantityJumps(old, now, r) })
+	}
 	s.eachPods(func(pods podSet, spec *corev1.PodSpec) {
 		for i, container := range spec.Containers {
 			for _, list := range []string{"limits", "requests"} {
@@ -34,10 +39,12 @@ func checkWrongQuantity(s *subject, r *reporter) {
 					quantities = container.Resources.Requests
 				}
 				field := "containers|" + strconv.Itoa(i) + "|resources|" + list + "|"
-				memory, cpu := quantities.Memory(), quantities.Cpu()
-				if !memory.IsZero() && memory.Cmp(minMemory) < 0 {
-					pods.field(r, field+"memory", "%s.memory %s is in bytes, and no program needs so few: write a "+
-						"unit, such as Mi", list, memory)
+				cpu := quantities.Cpu()
+				for _, name := range []corev1.ResourceName{"memory", "ephemeral-storage"} {
+					if bytes := quantities[name]; !bytes.IsZero() && bytes.Cmp(minBytes) < 0 {
+						pods.field(r, field+string(name), "%s.%s %s is in bytes, and no program needs so few: write "+
+							"a unit, such as Mi", list, name, &bytes)
+					}
 				}
 				if cpu.Cmp(maxCPU) >= 0 {
 					pods.field(r, field+"cpu", "%s.cpu %d is in cores, and few nodes have so many: write %dm for "+
@@ -53,6 +60,25 @@ func checkWrongQuantity(s *subject, r *reporter) {
 			}
 		}
 	})
+}
+
+// checkQuantityJumps looks for requests that grow as by another unit.
+func checkQuantityJumps(old, now podSet, r *reporter) {
+	for i, container := range now.typed().Containers {
+		for _, before := range old.typed().Containers {
+			for _, name := range []corev1.ResourceName{"cpu", "memory", "ephemeral-storage"} {
+				most, request := before.Resources.Requests[name], container.Resources.Requests[name]
+				most.Mul(maxChange)
+				if before.Name == container.Name && !most.IsZero() && request.Cmp(most) > 0 {
+					least := before.Resources.Requests[name]
+					now.field(r, fmt.Sprintf("containers|%d|resources|requests|%s", i, name), "requests.%s %s is "+
+						"more than %d times the %s of %s, so few nodes have room for it: check its unit", name,
+						&request, maxChange, &least,
+						old.by.place())
+				}
+			}
+		}
+	}
 }
 
 // checkMemoryVolume looks for a volume in memory that is larger than the limit of a container.
@@ -146,6 +172,7 @@ func (s *subject) checkQuota(m *manifest, key corev1.ResourceName, hard resource
 	}
 	isCount := name == "pods" || name == "count/pods"
 	if !isCount && name != "cpu" && name != "memory" {
+		s.checkObjectCount(m, key, hard, r)
 		return
 	}
 	defaults := &corev1.LimitRange{}
@@ -182,6 +209,22 @@ func (s *subject) checkQuota(m *manifest, key corev1.ResourceName, hard resource
 	}
 }
 
+// checkObjectCount looks for a quota of objects that the payload exceeds.
+func (s *subject) checkObjectCount(m *manifest, key corev1.ResourceName, hard resource.Quantity, r *reporter) {
+	found := sets.New[kinds.ID]()
+	for _, other := range s.inside[m.id.Namespace] {
+		plural, _ := meta.UnsafeGuessKindToResource(other.kind)
+		if !other.isTombstone && s.shareCluster(m, other) &&
+			strings.TrimPrefix(string(key), "count/") == plural.GroupResource().String() {
+			found.Insert(other.id)
+		}
+	}
+	if found.Len() > int(hard.Value()) {
+		r.field(m, []string{"spec", "hard", string(key)}, "the quota of %s is %s, and the payload has %d, so the API "+
+			"server refuses some of them: raise it", key, &hard, found.Len())
+	}
+}
+
 // leastPods returns the number of pods that a workload has at least, without Jobs.
 func (s *subject) leastPods(pods podSet) int64 {
 	if !pods.restarts() {
@@ -207,6 +250,9 @@ func checkContested(s *subject, r *reporter) {
 	})
 	each(s, kinds.PodDisruptionBudget, func(m *manifest, budget *policyv1.PodDisruptionBudget) {
 		selected, _, areAll := s.selected(m)
+		if selector := selectorOf(m.get("spec", "selector")); selector != nil && selector.Empty() {
+			selected = s.pods()[m.id.Namespace]
+		}
 		for _, pods := range selected {
 			if other := budgets[pods.by.id]; other != nil && other.id != m.id && s.shareCluster(other, m) {
 				r.field(m, []string{"spec", "selector"}, "%s (%s) selects the pods of %s, too, and the API server "+

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -32,7 +33,7 @@ func checkUnschedulable(s *subject, r *reporter) {
 	s.eachPods(func(pods podSet, spec *corev1.PodSpec) {
 		checkNodes(pods, spec, r)
 		s.checkNeighbours(pods, spec, r)
-		if pods.by.groupKind() == kinds.DaemonSet && len(spec.NodeSelector) == 0 && spec.Affinity == nil {
+		if pods.isOnAllNodes() {
 			for port := range hostPorts(spec) {
 				onAllNodes[port] = pods
 			}
@@ -160,6 +161,9 @@ func (s *subject) checkNeighbours(pods podSet, spec *corev1.PodSpec, r *reporter
 	for _, term := range spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
 		selector := selectorFor(term)
 		switch {
+		case selector != nil && s.isOnAllNodes(selector, pods):
+			pods.field(r, "affinity|podAntiAffinity", "podAntiAffinity wants a node without pods of the labels %s, "+
+				"and a DaemonSet runs them on all nodes, so the pods are not scheduled: select others", selector)
 		case selector == nil || !selector.Matches(pods.labels):
 		case term.TopologyKey == corev1.LabelTopologyZone && replicas > maxZones:
 			pods.field(r, "affinity|podAntiAffinity", "podAntiAffinity wants a zone for each of %d replicas, and "+
@@ -171,6 +175,19 @@ func (s *subject) checkNeighbours(pods podSet, spec *corev1.PodSpec, r *reporter
 				"maxUnavailable: 1, or prefer it instead", replicas, replicas)
 		}
 	}
+}
+
+// isOnAllNodes reports whether a selector selects the pods of another workload, which run on all nodes.
+func (s *subject) isOnAllNodes(selector labels.Selector, pods podSet) bool {
+	return slices.ContainsFunc(s.pods()[pods.by.id.Namespace], func(p podSet) bool {
+		return p.by.id != pods.by.id && p.isOnAllNodes() && selector.Matches(p.labels) && s.shareCluster(p.by, pods.by)
+	})
+}
+
+// isOnAllNodes reports whether pods run on all nodes.
+func (p podSet) isOnAllNodes() bool {
+	spec := p.typed()
+	return p.by.groupKind() == kinds.DaemonSet && spec != nil && len(spec.NodeSelector) == 0 && spec.Affinity == nil
 }
 
 // selectorFor returns the selector of a term for all pods of the own namespace; nil if it is for others.
@@ -189,28 +206,57 @@ func selectorFor(term corev1.PodAffinityTerm) labels.Selector {
 // checkNewDemands looks for demands on nodes and schedulers that nothing in the previous payload has.
 func (s *subject) checkNewDemands(old, now podSet, r *reporter) {
 	before, after := old.typed(), now.typed()
-	isNew := func(path ...string) bool {
-		value := fieldAt(now.spec, path)
-		for _, sets := range s.previous.pods() {
-			if slices.ContainsFunc(sets, func(p podSet) bool { return fieldAt(p.spec, path) == value }) {
-				return false
-			}
+	demands := demandsOf(after).Difference(demandsOf(before))
+	for _, others := range s.previous.pods() {
+		for i := 0; i < len(others) && len(demands) > 0; i++ {
+			demands = demands.Difference(demandsOf(others[i].typed()))
 		}
-		return true
 	}
-	for _, key := range sortedKeys(after.NodeSelector) {
-		if !strings.Contains(key, "kubernetes.io/") && before.NodeSelector[key] == "" && isNew("nodeSelector", key) {
-			now.field(r, "nodeSelector|"+key, "no pods of the previous payload have the nodeSelector %s: %s: they "+
-				"are not scheduled until nodes have that label", key, after.NodeSelector[key])
-		}
+	for _, demand := range sets.List(demands) {
+		now.field(r, "nodeSelector", "no pods of the previous payload want a node with %s, and these are not "+
+			"scheduled where no node has it: prepare nodes before the update, or drop the demand", demand)
 	}
 	if after.NodeName != "" && before.NodeName == "" {
 		now.field(r, "nodeName", "nodeName binds all pods to the node %s, and they stop with it: remove it",
 			after.NodeName)
 	}
 	if name := after.SchedulerName; name != "" && name != corev1.DefaultSchedulerName && name != before.SchedulerName &&
-		isNew("schedulerName") && !slices.ContainsFunc(s.normal, func(m *manifest) bool { return m.id.Name == name }) {
+		!slices.ContainsFunc(s.normal, func(m *manifest) bool { return m.id.Name == name }) {
 		now.field(r, "schedulerName", "schedulerName is %s, and nothing in the payload is called so: the pods are "+
 			"not scheduled without that scheduler", name)
 	}
+}
+
+// demandsOf returns the labels and devices that not all nodes have, and that pods want.
+func demandsOf(spec *corev1.PodSpec) sets.Set[string] {
+	found := sets.New[string]()
+	if spec == nil {
+		return found
+	}
+	for key, value := range spec.NodeSelector {
+		found.Insert("the nodeSelector " + key + ": " + value)
+	}
+	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
+		required := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		if required != nil && len(required.NodeSelectorTerms) == 1 {
+			for _, wanted := range required.NodeSelectorTerms[0].MatchExpressions {
+				if wanted.Operator == corev1.NodeSelectorOpIn || wanted.Operator == corev1.NodeSelectorOpExists {
+					found.Insert("the nodeAffinity " + wanted.Key + " in " + fmt.Sprint(wanted.Values))
+				}
+			}
+		}
+	}
+	for _, container := range spec.Containers {
+		for name := range container.Resources.Limits {
+			if strings.Contains(string(name), "/") {
+				found.Insert("the device " + string(name))
+			}
+		}
+	}
+	for demand := range found {
+		if strings.Contains(demand, "kubernetes.io/") { // all nodes have these, or other rules look at them
+			found.Delete(demand)
+		}
+	}
+	return found
 }
