@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -73,6 +74,14 @@ func (d Definitions) References(object *unstructured.Unstructured) []Reference {
 	f.findAll(nil, d[kind].refers)
 	if target, scales := kinds.ScaleTarget(object); scales && kind.Group == "autoscaling" {
 		f.found = append(f.found, Reference{Path: []string{"spec", "scaleTargetRef", "name"}, To: target})
+	}
+	account := object.GetAnnotations()[corev1.ServiceAccountNameKey]
+	if kind == kinds.Secret && account != "" {
+		f.found = append(f.found, Reference{
+			Path:        []string{"metadata", "annotations", corev1.ServiceAccountNameKey},
+			To:          kinds.NewID(kinds.ServiceAccount, object.GetNamespace(), account),
+			Consequence: Collected, // by the controller of tokens
+		})
 	}
 	return append(f.found, d.owners(object)...)
 }

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"maps"
 	"strings"
 	"sync"
 
@@ -19,6 +20,9 @@ const (
 
 // ScopeOf returns the scope of a kind.
 func ScopeOf(kind schema.GroupKind) Scope { return scopes()[kind] }
+
+// BuiltIn returns the scopes of all built-in kinds.
+func BuiltIn() map[schema.GroupKind]Scope { return maps.Clone(scopes()) }
 
 // scopes returns the scopes of all kinds.
 var scopes = sync.OnceValue(func() map[schema.GroupKind]Scope {

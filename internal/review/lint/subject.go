@@ -185,7 +185,9 @@ type subject struct {
 	implied           func() *graph.Graph // graph of an update, with the dependencies that objects imply
 	creators          func() creatorFinder
 	missingReferences func() []missingReference // see findMissingReferences
-	profiles          bool                      // whether any manifest names a cluster profile
+	rights            func() *authorizer        // rights after the payload is applied
+	resources         func() *resourceNames
+	profiles          bool // whether any manifest names a cluster profile
 }
 
 // An overlap is a cluster that two sets of annotations have in common, if there is one.
@@ -213,6 +215,10 @@ func newSubject(ctx context.Context, input Input) *subject {
 		return refusals.Find(ctx, slices.Concat(s.Manifests, s.Tests), s.problems)
 	})
 	s.missingReferences = sync.OnceValue(func() []missingReference { return s.findMissingReferences() })
+	s.rights = sync.OnceValue(func() *authorizer {
+		return newAuthorizer(slices.Concat(s.manifests, s.droppedObjects()))
+	})
+	s.resources = sync.OnceValue(func() *resourceNames { return s.newResourceNames() })
 	s.schemas, s.outages = newSchemaChecker(s), &outageFinder{subject: s}
 	s.profiles = slices.ContainsFunc(s.manifests, (*manifest).hasProfile)
 	return s

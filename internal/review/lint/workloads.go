@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/references"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
@@ -15,10 +16,7 @@ import (
 
 // account returns the ServiceAccount of a workload.
 func (m *manifest) account() kinds.ID {
-	pod := []string{"spec", "template", "spec"}
-	if m.kind.Kind == "CronJob" {
-		pod = append([]string{"spec", "jobTemplate"}, pod...)
-	}
+	pod := slices.Clip(kinds.PodSpec(m.groupKind()))
 	name := cmp.Or(m.text(append(pod, "serviceAccountName")...), m.text(append(pod, "serviceAccount")...), "default")
 	return kinds.NewID(kinds.ServiceAccount, m.id.Namespace, name)
 }
@@ -30,6 +28,11 @@ func checkAccountDeleted(s *subject, r *reporter) {
 		}
 		for _, u := range s.usesOf(t) {
 			cluster, _ := s.sharedCluster(u.By, t)
+			if u.Consequence == references.Collected {
+				r.at(t, "%s (%s:%d) has its token, and is deleted with it%s: keep it, or delete the Secret as well", u.By.id,
+					u.By.Path, u.By.Line, onCluster(cluster))
+				continue
+			}
 			r.at(t, "%s of %s:%d runs as this ServiceAccount, and can start no pod without it%s: keep it, or delete "+
 				"the workload first", u.By.id, u.By.Path, u.By.Line, onCluster(cluster))
 		}
@@ -148,12 +151,18 @@ func (s *subject) bindingsOf(role *manifest) []*manifest {
 // addBindings adds the bindings of a payload, by the roles that they name.
 func (s *subject) addBindings(x *index) {
 	for _, m := range slices.Concat(x.byKind[kinds.RoleBinding], x.byKind[kinds.ClusterRoleBinding]) {
-		role := kinds.ID{Group: m.kind.Group, Kind: m.text("roleRef", "kind"), Name: m.text("roleRef", "name")}
-		if role.Kind == "Role" {
-			role.Namespace = m.id.Namespace
-		}
+		role := m.role()
 		s.bindings[role] = append(s.bindings[role], m)
 	}
+}
+
+// role returns the role of a binding.
+func (m *manifest) role() kinds.ID {
+	role := kinds.ID{Group: m.kind.Group, Kind: m.text("roleRef", "kind"), Name: m.text("roleRef", "name")}
+	if role.Kind == "Role" {
+		role.Namespace = m.id.Namespace
+	}
+	return role
 }
 
 // checkOperatorDeletedFirst looks for tombstones of operators that come before those
