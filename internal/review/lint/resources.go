@@ -40,7 +40,9 @@ func (s *subject) newResourceNames() *resourceNames {
 		}
 	}
 	for _, resources := range n.similar {
-		slices.SortFunc(resources, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
+		slices.SortFunc(resources, func(a, b schema.GroupResource) int {
+			return strings.Compare(a.String(), b.String())
+		})
 	}
 	return n
 }
@@ -59,11 +61,11 @@ func (n *resourceNames) meant(groups []string, resource string) (meant schema.Gr
 	if !slices.Contains([]string{"", "status", "scale", "finalizers"}, subresource) {
 		return meant // others may check invented ones
 	}
-	areAll := true
+	areAll := len(groups) > 0
 	for _, group := range groups {
 		isAll, isKnown := n.groups[group]
-		isOthers := strings.Contains(group, ".") && !strings.Contains(group, "/") && !isKnown
-		if isOthers || group == rbacv1.APIGroupAll || n.scopes[schema.GroupResource{Group: group, Resource: name}] != "" {
+		isOthers := group == rbacv1.APIGroupAll || strings.Contains(group, ".") && !strings.Contains(group, "/")
+		if isOthers && !isKnown || n.scopes[schema.GroupResource{Group: group, Resource: name}] != "" {
 			return meant
 		}
 		areAll = areAll && (isAll || !isKnown)
@@ -83,7 +85,10 @@ var verbs = []string{"get", "list", "watch", "create", "update", "patch", "delet
 // meantVerb returns the verb that a rule probably means by one that no request has; "" if it may be checked by others.
 func (n *resourceNames) meantVerb(groups []string, verb string) string {
 	near := printable.Nearest(verb, verbs, 2+len(verb)/6)
-	isOthers := slices.ContainsFunc(groups, func(group string) bool { _, isKnown := n.groups[group]; return !isKnown })
+	isOthers := slices.ContainsFunc(groups, func(group string) bool {
+		_, isKnown := n.groups[group]
+		return !isKnown
+	})
 	if slices.Contains(verbs, verb) || isOthers && !strings.EqualFold(verb, near) {
 		return ""
 	}
@@ -114,8 +119,8 @@ func checkRightsWithoutEffect(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		rules := grantsIn(m)
 		if len(rules) > 0 && m.get("aggregationRule") != nil {
-			r.field(m, []string{"rules"}, "a controller replaces these rules by those of the roles that aggregationRule "+
-				"selects: move them to a ClusterRole with such labels")
+			r.field(m, []string{"rules"}, "a controller replaces these rules by those of the roles that "+
+				"aggregationRule selects: move them to a ClusterRole with such labels")
 			continue
 		}
 		for i, rule := range rules {
@@ -128,8 +133,8 @@ func checkRightsWithoutEffect(s *subject, r *reporter) {
 func (s *subject) reportRule(m *manifest, rules []grant, rule rbacv1.PolicyRule, path []string, r *reporter) {
 	for i, verb := range rule.Verbs {
 		if meant := s.resources().meantVerb(rule.APIGroups, verb); meant != "" && len(rule.Resources) > 0 {
-			r.field(m, append(slices.Clip(path), "verbs", strconv.Itoa(i)), "no request has the verb %s: write %s", verb,
-				meant)
+			field := append(slices.Clip(path), "verbs", strconv.Itoa(i))
+			r.field(m, field, "no request has the verb %s: write %s", verb, meant)
 		}
 	}
 	for i, resource := range rule.Resources {
@@ -140,8 +145,8 @@ func (s *subject) reportRule(m *manifest, rules []grant, rule rbacv1.PolicyRule,
 		})
 		switch {
 		case !meant.Empty() && !isNamed:
-			r.field(m, field, "apiGroups %q do not have %s, so the rule allows nothing for it: write %s with the API group %q",
-				rule.APIGroups, resource, meant.Resource, meant.Group)
+			r.field(m, field, "apiGroups %q do not have %s, so the rule allows nothing for it: write %s with the API "+
+				"group %q", rule.APIGroups, resource, meant.Resource, meant.Group)
 		case m.groupKind() == kinds.Role && s.isOnlyIn(m, rule, resource):
 			r.field(m, field, "%s are not in a namespace, and a Role gives rights only in its namespace: write a "+
 				"ClusterRole and a ClusterRoleBinding", resource)

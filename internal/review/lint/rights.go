@@ -76,16 +76,17 @@ func checkRightsLost(s *subject, r *reporter) {
 			case taker == now.by && now.spec["serviceAccountName"] == nil:
 				how += ", which existing clusters keep" // by the deprecated field serviceAccount
 			}
-			report(taker, field, "with %s, the pods of %s (%s:%d) may no longer %s as %s: keep these rights while a program "+
-				"needs them", how, now.by.id, now.by.Path, now.by.Line, describeRights(takers[taker], has), account)
+			report(taker, field, "with %s, the pods of %s (%s:%d) may no longer %s as %s: keep these rights while a "+
+				"program needs them", how, now.by.id, now.by.Path, now.by.Line, describeRights(takers[taker], has),
+				account)
 		}
 	})
 	s.pairs(func(old, m *manifest) {
 		for key, value := range old.Object().GetLabels() {
-			to, isPart := strings.CutPrefix(key, aggregateTo)
+			whole, isPart := strings.CutPrefix(key, aggregateTo)
 			if isPart && value == "true" && m.Object().GetLabels()[key] != value {
-				r.field(m, []string{"metadata", "labels"}, "without its label %s, the ClusterRole %s no longer has its "+
-					"rules, and nobody has them by that role: keep the label", key, to)
+				r.field(m, []string{"metadata", "labels"}, "without its label %s, the ClusterRole %s no longer has "+
+					"its rules, and nobody has them by that role: keep the label", key, whole)
 			}
 		}
 	})
@@ -122,10 +123,12 @@ func (s *subject) isNarrowed(has []grant, right rbacv1.PolicyRule, namespace str
 	if len(right.Resources) == 0 || !slices.Contains([]string{"get", "update", "patch", "delete"}, right.Verbs[0]) {
 		return false
 	}
-	kind, isData := map[string]schema.GroupKind{"configmaps": kinds.ConfigMap, "secrets": kinds.Secret}[right.Resources[0]]
+	data := map[string]schema.GroupKind{"configmaps": kinds.ConfigMap, "secrets": kinds.Secret}
+	kind, isData := data[right.Resources[0]]
 	exists := func(name string) bool {
 		id := kinds.NewID(kind, namespace, name)
-		return !isData || namespace == "" || s.normalOf(id) != nil || s.isCreatedByController(id) || s.isKnownObject(id)
+		return !isData || namespace == "" || s.normalOf(id) != nil || s.isCreatedByController(id) ||
+			s.isKnownObject(id)
 	}
 	return allow(slices.DeleteFunc(slices.Clone(has), func(g grant) bool {
 		return !slices.ContainsFunc(g.ResourceNames, exists)
@@ -202,17 +205,18 @@ func checkCredentialsLost(s *subject, r *reporter) {
 		})
 		by, field := s.withoutToken(now)
 		if had, _ := s.previous.withoutToken(old); by != nil && had == nil && len(grants) > 0 {
-			r.field(by, field, "automountServiceAccountToken leaves %s without the token of %s, whose rights it has by %s "+
-				"(%s:%d): drop the field, or the binding", now.by.id, account, grants[0].binding.id, grants[0].binding.Path,
-				grants[0].binding.Line)
+			binding := grants[0].binding
+			r.field(by, field, "automountServiceAccountToken leaves %s without the token of %s, to which %s (%s:%d) "+
+				"gives rights: drop the field, or the binding", now.by.id, account, binding.id, binding.Path,
+				binding.Line)
 		}
 		secret, registry := s.previous.pullSecret(old), registryOf(now)
 		id := kinds.NewID(kinds.Secret, account.Namespace, secret)
 		isKept := s.normalOf(id) != nil || !s.isInPrevious(id)
 		if secret != "" && s.pullSecret(now) == "" && isKept && registryOf(old) == registry {
-			r.field(now.by, append(slices.Clone(now.path), "imagePullSecrets"), "neither its imagePullSecrets nor those of "+
-				"%s have %s any more: a node that does not have its images can't pull them from %s: name it again", account,
-				secret, registry)
+			r.field(now.by, append(slices.Clone(now.path), "imagePullSecrets"), "neither its imagePullSecrets nor "+
+				"those of %s have %s any more, so a node that does not have its images can't pull them from %s: name "+
+				"it again", account, secret, registry)
 		}
 	})
 }
@@ -220,7 +224,7 @@ func checkCredentialsLost(s *subject, r *reporter) {
 // withoutToken returns the manifest and the field by which pods get no token; nil if they get one.
 func (ix *index) withoutToken(p podSet) (*manifest, []string) {
 	const field = "automountServiceAccountToken"
-	hasVolume := slices.ContainsFunc(p.typed().Volumes, func(volume corev1.Volume) bool { return volume.Projected != nil })
+	hasVolume := slices.ContainsFunc(p.typed().Volumes, func(v corev1.Volume) bool { return v.Projected != nil })
 	isOn, isSet := p.spec[field].(bool)
 	switch {
 	case hasVolume || isOn:

@@ -29,8 +29,8 @@ func checkAccountDeleted(s *subject, r *reporter) {
 		for _, u := range s.usesOf(t) {
 			cluster, _ := s.sharedCluster(u.By, t)
 			if u.Consequence == references.Collected {
-				r.at(t, "%s (%s:%d) has its token, and is deleted with it%s: keep it, or delete the Secret as well", u.By.id,
-					u.By.Path, u.By.Line, onCluster(cluster))
+				r.at(t, "%s (%s:%d) has its token, and is deleted with it%s: keep it, or delete the Secret as well",
+					u.By.id, u.By.Path, u.By.Line, onCluster(cluster))
 				continue
 			}
 			r.at(t, "%s of %s:%d runs as this ServiceAccount, and can start no pod without it%s: keep it, or delete "+
