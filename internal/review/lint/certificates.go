@@ -24,7 +24,7 @@ func checkBadCertificate(s *subject, r *reporter) {
 		if _, isSet := m.value(corev1.TLSCertKey); !isSet || m.isTombstone {
 			continue
 		}
-		if key, why := m.whyBad(s.earlier(m)); why != "" {
+		if key, why := m.whyBad(s.previousOf(m)); why != "" {
 			r.field(m, []string{m.dataField(key), key}, "%s %s", key, why)
 		}
 	}
@@ -145,14 +145,8 @@ func (s *subject) present(id kinds.ID, by *manifest) *manifest {
 	return s.in(s.index, id, by)
 }
 
-// earlier returns the manifest of the previous payload from which a cluster updates an object; nil if there is none.
-func (s *subject) earlier(m *manifest) *manifest { return s.in(s.previous, m.id, m) }
-
 // in returns the manifest of a payload that creates an object on a cluster of another one; nil if there is none.
 func (s *subject) in(ix *index, id kinds.ID, by *manifest) *manifest {
-	if ix == nil {
-		return nil
-	}
 	for _, m := range ix.byID[id] {
 		if !m.isTombstone && s.shareCluster(m, by) {
 			return m
@@ -184,7 +178,8 @@ func whyRefused(secret *manifest, host string, authorities *x509.CertPool) strin
 }
 
 // checkBundle compares the authorities by which the API server trusts a Service with the certificates that the pods of
-// the Service mount. It ignores authorities that a controller injects.
+// the Service mount. It ignores authorities that a controller injects, or that a
+// program of the payload may write.
 func (s *subject) checkBundle(m *manifest, field []string, id kinds.ID, r *reporter) {
 	encoded, _ := fieldAt(m.Object().Object, field).(string)
 	bundle, _ := base64.StdEncoding.DecodeString(encoded)
@@ -192,7 +187,7 @@ func (s *subject) checkBundle(m *manifest, field []string, id kinds.ID, r *repor
 		return
 	}
 	const effect = "so the API server can't call "
-	authorities, trusted, old := x509.NewCertPool(), parseCertificates(string(bundle)), s.earlier(m)
+	authorities, trusted, old := x509.NewCertPool(), parseCertificates(string(bundle)), s.previousOf(m)
 	for _, authority := range trusted {
 		authorities.AddCert(authority)
 	}

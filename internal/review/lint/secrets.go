@@ -23,6 +23,10 @@ func secretRules() []Rule {
 		{"bad-certificate", Error, nothing, checkBadCertificate},
 		{"untrusted-certificate", Error, nothing, checkUntrustedCertificate},
 		{"damaged-value", Warning, nothing, checkDamagedValue},
+		{"missing-variable", Warning, nothing, checkMissingVariable},
+		{"missing-file", Warning, needsPrevious, checkMissingFile},
+		{"unusable-mount", Warning, nothing, checkUnusableMount},
+		{"pull-secret", Warning, nothing, checkPullSecret},
 	}
 }
 
@@ -30,7 +34,7 @@ func secretRules() []Rule {
 // the previous payload had as well are left out.
 func checkDamagedValue(s *subject, r *reporter) {
 	for _, m := range slices.Concat(s.byKind[kinds.Secret], s.byKind[kinds.ConfigMap]) {
-		old := s.earlier(m)
+		old := s.previousOf(m)
 		if m.isTombstone || m.IsCreateOnly() || old != nil && m.SameTextAs(old.Manifest) {
 			continue
 		}

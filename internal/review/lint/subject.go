@@ -184,6 +184,7 @@ type subject struct {
 	refusals          func() map[*payload.Manifest][]fields.Refusal
 	implied           func() *graph.Graph // graph of an update, with the dependencies that objects imply
 	creators          func() creatorFinder
+	containers        func() []*container       // see findContainers
 	missingReferences func() []missingReference // see findMissingReferences
 	rights            func() *authorizer        // rights after the payload is applied
 	resources         func() *resourceNames
@@ -210,6 +211,7 @@ func newSubject(ctx context.Context, input Input) *subject {
 	s.implied = sync.OnceValue(func() *graph.Graph {
 		return graph.Build(s.Manifests, graph.Options{Mode: graph.Update, Implied: true})
 	})
+	s.containers = sync.OnceValue(func() []*container { return s.findContainers() })
 	s.creators = sync.OnceValue(func() creatorFinder { return s.newCreatorFinder() })
 	s.refusals = sync.OnceValue(func() map[*payload.Manifest][]fields.Refusal {
 		return refusals.Find(ctx, slices.Concat(s.Manifests, s.Tests), s.problems)

@@ -201,7 +201,7 @@ func (s *subject) checkServer(r *reporter, m *manifest, service kinds.ID, path [
 
 // wasTrusted reports whether the API server trusted a server before, or could do without it.
 func (s *subject) wasTrusted(m *manifest, path []string) bool {
-	old := s.earlier(m)
+	old := s.previousOf(m)
 	return old != nil && (fieldAt(old.Object().Object, append(slices.Clone(path), "caBundle")) != nil ||
 		isOptional(fieldAt(old.Object().Object, path[:len(path)-1])))
 }

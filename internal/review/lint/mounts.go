@@ -1,0 +1,166 @@
+package lint
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// checkMissingFile looks for files from ConfigMaps and Secrets that a container no longer has, although its program is
+// the same or something in the container still names them.
+func checkMissingFile(s *subject, r *reporter) {
+	for _, c := range s.containers() {
+		if c.before == nil || !c.hasFiles || !c.before.hasFiles {
+			continue
+		}
+		stays := map[int]bool{} // mounts of which some file stays
+		for name, file := range c.before.files {
+			_, isThere := c.files[name]
+			stays[file.mount] = stays[file.mount] || isThere
+		}
+		isReported := map[int]bool{}
+		for _, name := range sortedKeys(c.before.files) {
+			mount := c.before.files[name].mount
+			if _, isThere := c.files[name]; isThere || isReported[mount] || c.hasOtherVolumeAt(name) {
+				continue
+			}
+			if by := c.nameIn(name); by != "" {
+				c.report(r, nil, "no longer has the file %s, which %s names: change both together", name, by)
+				isReported[mount] = true
+			} else if !stays[mount] && c.isSameProgram(s) {
+				c.report(r, nil, "no longer has the file %s, and its image and arguments are the same: keep the file "+
+					"until an image no longer reads it", name)
+				isReported[mount] = true
+			}
+		}
+	}
+}
+
+// hasOtherVolumeAt reports whether a volume without known files may have a file.
+func (c *container) hasOtherVolumeAt(name string) bool {
+	for i, mount := range c.VolumeMounts {
+		isKnown := false
+		for _, file := range c.files {
+			isKnown = isKnown || file.mount == i
+		}
+		if !isKnown && strings.HasPrefix(name+"/", path.Clean(mount.MountPath)+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// nameIn returns the part of a container that names a file; "" if none does.
+func (c *container) nameIn(name string) string {
+	names := func(text string) bool {
+		_, after, isNamed := strings.Cut(text, name)
+		return isNamed && (after == "" || !strings.ContainsAny(after[:1], "/-_.abcdefghijklmnopqrstuvwxyz0123456789"))
+	}
+	switch {
+	case slices.ContainsFunc(c.Command, names):
+		return "command"
+	case slices.ContainsFunc(c.Args, names):
+		return "args"
+	}
+	for _, variable := range sortedKeys(c.variables) {
+		if names(c.variables[variable].value()) {
+			return "the variable " + variable
+		}
+	}
+	for _, other := range sortedKeys(c.files) {
+		if text, _ := c.files[other].source.value(c.files[other].key); names(text) {
+			return "the file " + other
+		}
+	}
+	return ""
+}
+
+// systemDirectories are directories that the images of nearly all programs need.
+var systemDirectories = []string{"/", "/bin", "/etc", "/lib", "/lib64", "/sbin", "/usr", "/usr/bin",
+	"/usr/lib", "/usr/sbin"}
+
+// checkUnusableMount looks for volumes that hide the programs of an image, and for files that a container may not read
+// or execute.
+func checkUnusableMount(s *subject, r *reporter) {
+	for _, c := range s.containers() {
+		spec := c.pods.typed()
+		program := ""
+		if len(c.Command) > 0 {
+			program = c.Command[0]
+		}
+		for i, mount := range c.VolumeMounts {
+			j, directory := volumeOf(spec, mount), path.Clean(mount.MountPath)
+			if j < 0 || mount.SubPath+mount.SubPathExpr != "" || !isFilledByManifests(spec, spec.Volumes[j]) {
+				continue
+			}
+			field := []string{"volumeMounts", strconv.Itoa(i), "mountPath"}
+			_, isIn := c.files[program]
+			switch {
+			case slices.Contains(systemDirectories, directory):
+				c.report(r, field, "does not have the files of its image in %s, which the volume %s hides: change "+
+					"mountPath to another directory, or mount single files with subPath", directory, mount.Name)
+			case strings.HasPrefix(program, directory+"/") && !isIn && c.hasFiles:
+				c.report(r, field, "does not have its program %s, which the volume %s hides: change mountPath to "+
+					"another directory", program, mount.Name)
+			}
+		}
+		c.checkModes(program, r)
+	}
+}
+
+// checkModes looks for a file that a container may not read, or not execute. It reports one for each container.
+func (c *container) checkModes(program string, r *reporter) {
+	user := c.otherUser()
+	for _, name := range sortedKeys(c.files) {
+		switch file := c.files[name]; {
+		case name == program && file.mode&0o111 == 0:
+			r.field(c.pods.by, file.field, "nobody may execute %s, the command of the container %s: set defaultMode: "+
+				"0755", name, c.Name)
+			return
+		case file.mode&0o044 == 0 && user != "":
+			r.field(c.pods.by, file.field, "the mode %04o lets only root read %s, and the container %s runs as %s: "+
+				"set fsGroup in the securityContext of the pod, or defaultMode: 0444", file.mode, name, c.Name, user)
+			return
+		}
+	}
+}
+
+// isFilledByManifests reports whether a volume has only files of ConfigMaps, Secrets and fields, or is a directory for
+// one container, which is empty when it starts.
+func isFilledByManifests(spec *corev1.PodSpec, volume corev1.Volume) bool {
+	mounts := 0
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for _, c := range containers {
+			if slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume.Name }) {
+				mounts++
+			}
+		}
+	}
+	return volume.ConfigMap != nil || volume.Secret != nil || volume.Projected != nil || volume.DownwardAPI != nil ||
+		volume.EmptyDir != nil && mounts == 1
+}
+
+// otherUser returns the user of a container, for messages; "" if it may be root, or if volumes have a group.
+func (c *container) otherUser() string {
+	pod, own := c.pods.typed().SecurityContext, c.SecurityContext
+	if pod == nil {
+		pod = &corev1.PodSecurityContext{}
+	}
+	if own == nil {
+		own = &corev1.SecurityContext{}
+	}
+	user, isNotRoot := cmp.Or(own.RunAsUser, pod.RunAsUser), cmp.Or(own.RunAsNonRoot, pod.RunAsNonRoot)
+	switch {
+	case pod.FSGroup != nil || user != nil && *user == 0:
+		return ""
+	case user != nil:
+		return "user " + strconv.FormatInt(*user, 10)
+	case isNotRoot != nil && *isNotRoot:
+		return "a user who is not root"
+	}
+	return ""
+}

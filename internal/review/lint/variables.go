@@ -1,0 +1,106 @@
+package lint
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// checkMissingVariable looks for variables that a container no longer gets although its program is the same, and for
+// references to variables that it does not have.
+func checkMissingVariable(s *subject, r *reporter) {
+	for _, c := range s.containers() {
+		if !c.hasVariables {
+			continue
+		}
+		c.checkExpansions(r)
+		if !c.isSameProgram(s) || !c.before.hasVariables || len(c.VolumeMounts) > len(c.before.VolumeMounts) {
+			continue
+		}
+		for _, name := range sortedKeys(c.before.variables) {
+			now, stays := c.variables[name]
+			before := c.before.variables[name]
+			_, isFile := c.variables[name+"_FILE"]
+			next := c.successorOf(name)
+			switch {
+			case stays && now.index >= 0 && now.value() == "" && before.value() != "":
+				c.report(r, []string{"env", strconv.Itoa(now.index)}, "gets an empty variable %s, which was not empty "+
+					"in the previous payload: write its value", name)
+			case stays || isFile || len(validation.IsCIdentifier(name)) > 0:
+			case next != "":
+				c.report(r, nil, "no longer has the variable %s, but %s, and its image is the same: keep the name "+
+					"that its program reads", name, next)
+			case before.isWhole || before.isSecret:
+				c.report(r, nil, "no longer has the variable %s, and its image is the same: keep the variable "+
+					"until an image no longer reads it", name)
+			}
+		}
+	}
+}
+
+// isSameProgram reports whether a container runs the same image with the same arguments as in the previous payload. If
+// the payload lists its images, the names in manifests do not show that.
+func (c *container) isSameProgram(s *subject) bool {
+	return c.before != nil && len(s.Images) == 0 && c.Image == c.before.Image &&
+		slices.Equal(c.Command, c.before.Command) && slices.Equal(c.Args, c.before.Args)
+}
+
+// successorOf returns the new variable that has the value of a variable of the previous payload, or nearly its name; ""
+// if there is none.
+func (c *container) successorOf(name string) string {
+	value := c.before.variables[name].value()
+	for _, next := range sortedKeys(c.variables) {
+		_, isOld := c.before.variables[next]
+		isNear := strings.EqualFold(separators.Replace(name), separators.Replace(next))
+		if !isOld && (isNear || len(value) > len("false") && c.variables[next].value() == value) {
+			return next
+		}
+	}
+	return ""
+}
+
+// separators removes the separators in names of variables.
+var separators = strings.NewReplacer("_", "", "-", "", ".", "")
+
+// expansion matches a reference to a variable; "$$" is a dollar sign.
+var expansion = regexp.MustCompile(`\$\$|\$\(([A-Za-z_][\w.-]*)\)`)
+
+// checkExpansions looks for references to variables in the values and arguments of a container that stay as they are.
+func (c *container) checkExpansions(r *reporter) {
+	check := func(text, field string, index int) {
+		for _, match := range expansion.FindAllStringSubmatch(text, -1) {
+			name, why := match[1], ""
+			found, isFound := c.variables[name]
+			wasFound := false
+			if c.before != nil {
+				_, wasFound = c.before.variables[name]
+			}
+			switch near := printable.Nearest(name, sortedKeys(c.variables), 2); {
+			case name == "" || isFound && (field != "env" || found.index < index):
+			case isFound && found.index > index:
+				why = "is listed below it: move " + name + " above it"
+			case !isFound && wasFound:
+				why = "it no longer has: keep the variable, or change the name"
+			case !isFound && near != "":
+				why = "it does not have: did you mean " + near + "?"
+			}
+			if why != "" {
+				c.report(r, []string{field, strconv.Itoa(index)}, "refers to the variable $(%s), which %s", name, why)
+			}
+		}
+	}
+	for i, env := range c.Env {
+		check(env.Value, "env", i)
+	}
+	for i, text := range c.Command {
+		check(text, "command", i)
+	}
+	for i, text := range c.Args {
+		check(text, "args", i)
+	}
+}
