@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -20,7 +21,7 @@ func halfwayRules() []Rule {
 	return []Rule{
 		{"held-rollout", Warning, nothing, checkHeldRollout},
 		{"volume-in-use", Warning, nothing, checkVolumeInUse},
-		{"selector-ahead", Warning, needsPrevious, checkSelectorAhead},
+		{"no-endpoints-yet", Warning, needsPrevious, checkNoEndpointsYet},
 		{"image-version", Warning, needsPrevious, checkImageVersion},
 		{"default-restored", Warning, needsPrevious, checkDefaultRestored},
 		{"change-not-made", Warning, needsPrevious, checkChangeNotMade},
@@ -97,7 +98,7 @@ func (s *subject) checkUpdateStrategy(old *manifest, pods podSet, isChanged bool
 const maxMinReadySeconds = 600
 
 // checkSlowRollout looks for pods that are available too late: after the deadline of their Deployment, or after a long
-// time for each of them.
+// time for each pod.
 func checkSlowRollout(old *manifest, pods podSet, r *reporter) {
 	seconds, _ := pods.by.get("spec", "minReadySeconds").(int64)
 	if old != nil && seconds >= maxMinReadySeconds {
@@ -107,20 +108,30 @@ func checkSlowRollout(old *manifest, pods podSet, r *reporter) {
 		}
 	}
 	deadline, isSet := pods.by.get("spec", "progressDeadlineSeconds").(int64)
-	if !isSet || pods.typed() == nil {
+	if !isSet {
+		deadline = 600 // the API server's default
+	}
+	if pods.by.groupKind() != kinds.Deployment || pods.typed() == nil {
 		return
 	}
 	for _, container := range pods.typed().Containers {
 		for _, probe := range []*corev1.Probe{container.StartupProbe, container.ReadinessProbe} {
 			if probe != nil && int64(probe.InitialDelaySeconds) >= deadline {
 				r.field(pods.by, []string{"spec", "progressDeadlineSeconds"}, "progressDeadlineSeconds %d ends before "+
-					"the container %s can be ready, which takes initialDelaySeconds %d: each rollout fails, raise it",
+					"the container %s can be ready, which takes initialDelaySeconds %d: each rollout fails",
 					deadline, container.Name, probe.InitialDelaySeconds)
 				return
 			}
 		}
 	}
+	if deadline < minRolloutDeadline {
+		r.field(pods.by, []string{"spec", "progressDeadlineSeconds"}, "progressDeadlineSeconds %d is over before a "+
+			"node has pulled an image: rollouts fail, allow some minutes", deadline)
+	}
 }
+
+// minRolloutDeadline is the time, in seconds, that a node may need to pull an image and start a program.
+const minRolloutDeadline = 30
 
 // checkVolumeInUse looks for Deployments whose new pods wait for a volume that an earlier pod has.
 func checkVolumeInUse(s *subject, r *reporter) {
@@ -190,29 +201,41 @@ func (m *manifest) rollout() (replicas, surge int) {
 	return replicas, surge
 }
 
-// checkSelectorAhead looks for Services that select pods which the update has yet to create.
-func checkSelectorAhead(s *subject, r *reporter) {
-	s.pairs(func(old, m *manifest) {
-		if m.groupKind() != kinds.Service {
-			return
-		}
-		earlier := old.podSelector()
+// checkNoEndpointsYet looks for Services without pods until an update has created those that they select: the selector
+// changes before the pods get its labels, or the workload with the pods is deleted before its successor has any.
+func checkNoEndpointsYet(s *subject, r *reporter) {
+	for _, m := range s.byKind[kinds.Service] {
+		old := s.previousOf(m)
 		pods, selector, areAll := s.selected(m)
-		isServedBy := func(pods podSet) bool { return selector.Matches(pods.labels) }
-		before := s.previous.pods()[m.id.Namespace]
-		if earlier == nil || !areAll || len(pods) == 0 || slices.ContainsFunc(before, isServedBy) ||
-			!slices.ContainsFunc(before, func(pods podSet) bool { return earlier.Matches(pods.labels) }) {
-			return
+		if old == nil || old.podSelector() == nil || !areAll || len(pods) == 0 {
+			continue
 		}
-		for _, set := range pods {
-			if s.isAwaitedBefore(set.by, m) {
-				return
+		earlier, before := old.podSelector(), s.previous.pods()[m.id.Namespace]
+		isServing, isKept, cause := false, false, m
+		for _, set := range before {
+			isServing = isServing || earlier.Matches(set.labels)
+			if deleted := tombstonesOf(s.byID[set.by.id]); selector.Matches(set.labels) && len(deleted) > 0 {
+				cause = deleted[0]
+			} else if selector.Matches(set.labels) {
+				isKept = true
 			}
 		}
-		r.field(m, []string{"spec", "selector"}, "the selector %s is changed before %s (%s:%d) has pods with these "+
-			"labels, and until one is ready the Service has no endpoints: add the labels in this release and select "+
-			"them in the next one, or in a later level", selector, pods[0].by.id, pods[0].by.Path, pods[0].by.Line)
-	})
+		if !isServing || isKept || slices.ContainsFunc(pods, func(next podSet) bool {
+			return s.isAwaitedBefore(next.by, cause)
+		}) {
+			continue
+		}
+		next := pods[0].by
+		if cause != m {
+			r.at(cause, "it is deleted before %s (%s:%d) is ready, and until then Service %s (%s:%d) has no "+
+				"endpoints: delete it in a later level, or in the next release", next.id, next.Path, next.Line,
+				m.id.Name, m.Path, m.Line)
+		} else if earlier.String() != selector.String() {
+			r.field(m, []string{"spec", "selector"}, "the selector %s is changed before %s (%s:%d) has pods with "+
+				"these labels, and until one is ready the Service has no endpoints: add the labels in this release "+
+				"and select them in the next one, or in a later level", selector, next.id, next.Path, next.Line)
+		}
+	}
 }
 
 // restored are fields to which the API server gives a default when a manifest no longer has them.
@@ -234,6 +257,10 @@ var restored = map[schema.GroupKind][]struct{ path, value, effect string }{
 
 func checkDefaultRestored(s *subject, r *reporter) {
 	s.pairs(func(old, m *manifest) {
+		if old.annotations[deploymenthook.Annotation] != "" && m.annotations[deploymenthook.Annotation] == "" {
+			r.at(m, "the annotation %s is dropped, which %s:%d has: rollouts no longer run its hooks, keep it",
+				deploymenthook.Annotation, old.where(), old.Line)
+		}
 		for _, field := range restored[m.groupKind()] {
 			path := strings.Split(field.path, ".")
 			before := old.get(path...)

@@ -24,8 +24,20 @@ func parseImage(name string) image {
 	return image{name, "", digest}
 }
 
-// isMutable reports whether the name stands for the latest image.
-func (i image) isMutable() bool { return i.digest == "" && (i.tag == "" || i.tag == "latest") }
+// movingTags are the usual tags whose images change.
+var movingTags = []string{"", "latest", "stable", "main", "master", "edge", "dev", "develop", "nightly"}
+
+// isMutable reports whether the name stands for other images at other times.
+func (i image) isMutable() bool { return i.digest == "" && slices.Contains(movingTags, i.tag) }
+
+// registry returns the host in the name; "" if it has none and the image comes from the default one.
+func (i image) registry() string {
+	host, _, isLong := strings.Cut(i.repository, "/")
+	if !isLong || !strings.ContainsAny(host, ".:") {
+		return ""
+	}
+	return host
+}
 
 // A containerImage is the image of a container, with its place.
 type containerImage struct {
@@ -77,6 +89,9 @@ var digits = regexp.MustCompile(`[0-9]+`)
 func checkChangedImage(old podSet, earlier image, now containerImage, r *reporter) {
 	next, place := parseImage(now.name), old.by.where()
 	switch before, after := versionOf(earlier.tag), versionOf(next.tag); {
+	case earlier.repository == earlier.registry()+"/"+strings.TrimPrefix(next.repository, "localhost/"):
+		r.field(now.by, now.path, "%s no longer names the registry %s of %s:%d, and nodes look for it elsewhere: name "+
+			"that registry", now.name, earlier.registry(), place, old.by.Line)
 	case earlier.repository != next.repository:
 		if printable.EditDistance(earlier.repository, next.repository) <= 2 &&
 			digits.ReplaceAllString(earlier.repository, "") != digits.ReplaceAllString(next.repository, "") {
@@ -84,8 +99,8 @@ func checkChangedImage(old podSet, earlier image, now containerImage, r *reporte
 				"pods do not start: correct it", next.repository, earlier.repository, place, old.by.Line)
 		}
 	case next.isMutable() && !earlier.isMutable():
-		r.field(now.by, now.path, "%s is the latest image, and %s:%d has %s: pods that start later get other "+
-			"versions, and no rollback gets the earlier one: name a version", now.name, place, old.by.Line,
+		r.field(now.by, now.path, "%s is the latest image and no version, and %s:%d has %s: pods that start later get "+
+			"other versions, and no rollback gets the earlier one: name a version", now.name, place, old.by.Line,
 			earlier.tag+earlier.digest)
 	case before != nil && after != nil && after.LessThan(before) &&
 		(before.Major() < 1000 || after.Major() >= 1000):

@@ -52,8 +52,8 @@ func (s *subject) whyUnread(u use, m *manifest) string {
 	}
 }
 
-// mountsAlone reports whether containers mount a volume of a reference with subPath: the kubelet does not update such
-// files.
+// mountsAlone reports whether running containers do not get the changes of a volume of a reference: they mount its
+// files with subPath, which the kubelet does not update, or only init containers have it.
 func (m *manifest) mountsAlone(reference references.Reference) bool {
 	i := slices.Index(reference.Path, "volumes")
 	if i < 0 || len(reference.Path) < i+2 {
@@ -61,14 +61,17 @@ func (m *manifest) mountsAlone(reference references.Reference) bool {
 	}
 	volume, _ := fieldAt(m.Object().Object, reference.Path[:i+2]).(map[string]any)
 	pods, _ := newPodSet(m)
-	containers, _ := pods.containers("containers")
-	return slices.ContainsFunc(containers, func(container map[string]any) bool {
-		mounts, _ := container["volumeMounts"].([]any)
-		return slices.ContainsFunc(mounts, func(mount any) bool {
-			fields, _ := mount.(map[string]any)
-			return fields["name"] == volume["name"] && fields["subPath"] != nil
+	mounts := func(list string, isAlone bool) bool {
+		containers, _ := pods.containers(list)
+		return slices.ContainsFunc(containers, func(container map[string]any) bool {
+			mounts, _ := container["volumeMounts"].([]any)
+			return slices.ContainsFunc(mounts, func(mount any) bool {
+				fields, _ := mount.(map[string]any)
+				return fields["name"] == volume["name"] && (!isAlone || fields["subPath"] != nil)
+			})
 		})
-	})
+	}
+	return mounts("containers", true) || mounts("initContainers", false) && !mounts("containers", false)
 }
 
 // dataFields are the fields of a ConfigMap or a Secret with its values.
