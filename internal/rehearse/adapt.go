@@ -1,11 +1,19 @@
 package rehearse
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	apiserver "k8s.io/apiserver/pkg/admission"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/review/admission"
 	"github.com/runlevel/runlevel/internal/review/lint"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -13,6 +21,8 @@ import (
 type adapter struct {
 	ready      ReadyRules
 	findings   *findings
+	runsPods   bool                // whether the containers of servers run
+	injects    bool                // whether another release may inject caBundle
 	notApplied []*payload.Manifest // the manifests of the new release that are not applied
 }
 
@@ -25,7 +35,7 @@ func (a *adapter) adapt(release *payload.Payload, origin lint.Origin) *payload.P
 	adapted.Manifests = nil
 	for _, m := range release.Manifests {
 		if !m.IsTombstone() {
-			m = a.adaptManifest(m, origin)
+			m = a.adaptManifest(m, release, origin)
 		}
 		if m != nil {
 			adapted.Manifests = append(adapted.Manifests, m)
@@ -35,13 +45,16 @@ func (a *adapter) adapt(release *payload.Payload, origin lint.Origin) *payload.P
 }
 
 // adaptManifest returns the adapted manifest; nil if the manifest is not to be applied.
-func (a *adapter) adaptManifest(m *payload.Manifest, origin lint.Origin) *payload.Manifest {
+func (a *adapter) adaptManifest(m *payload.Manifest, release *payload.Payload,
+	origin lint.Origin) *payload.Manifest {
 	kind := m.GroupVersionKind().GroupKind()
 	var note string
 	object := m.Object().DeepCopy()
 	switch {
+	case kinds.ClientConfigPath(kind) != nil && a.calls(object):
+		return m
 	case kinds.HasWebhooks(kind) && skipWebhooks(object):
-		note = "its webhooks are not called: no container runs here"
+		note = "its webhooks are not called: " + a.whyNotCalled() + refusedBy(m.Object(), release)
 	case kind == kinds.CustomResourceDefinition && skipConversion(object):
 		note = "its objects are not converted: the webhook for that does not run here"
 	case kind == kinds.APIService && isServedByPods(object):
@@ -58,6 +71,54 @@ func (a *adapter) adaptManifest(m *payload.Manifest, origin lint.Origin) *payloa
 	}
 	a.findings.addSkipped(origin, m, note)
 	return m.WithObject(object)
+}
+
+// calls reports whether the API server calls the servers of an object: their containers run, and caBundle is injected
+// if an annotation requests that.
+func (a *adapter) calls(object *unstructured.Unstructured) bool {
+	return a.runsPods && (a.injects || !strings.Contains(fmt.Sprint(object.GetAnnotations()), "inject"))
+}
+
+// whyNotCalled returns the reason why webhooks are not called.
+func (a *adapter) whyNotCalled() string {
+	if a.runsPods {
+		return "nothing injects caBundle here (--with can)"
+	}
+	return "no container runs here"
+}
+
+// refusedBy returns the objects of a release that an API server refuses to write while nobody answers the webhooks of a
+// configuration, as the end of a sentence; "" if it needs no answer.
+func refusedBy(configuration *unstructured.Unstructured, release *payload.Payload) string {
+	namespaces := map[string]labels.Set{}
+	for _, m := range release.Manifests {
+		if m.ID().GroupKind() == kinds.Namespace {
+			namespaces[m.ID().Name] = m.Object().GetLabels()
+		}
+	}
+	var refused []*payload.Manifest
+	webhooks := slices.DeleteFunc(admission.Webhooks(configuration), func(webhook admission.Webhook) bool {
+		return !webhook.MustAnswer()
+	})
+	for _, m := range release.Manifests {
+		request := admission.RequestFor(m.Object(), apiserver.Create, namespaces[m.ID().Namespace])
+		update := request
+		update.Operation = apiserver.Update
+		if !m.IsTombstone() && slices.ContainsFunc(webhooks, func(webhook admission.Webhook) bool {
+			return webhook.Matches(request) || webhook.Matches(update)
+		}) {
+			refused = append(refused, m)
+		}
+	}
+	if len(refused) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("; while its server does not answer, the API server refuses to write %s (%s:%d)",
+		refused[0].ID(), refused[0].Path, refused[0].Line)
+	if len(refused) > 1 {
+		text += fmt.Sprintf(" and %s more", printable.Count(len(refused)-1, "object"))
+	}
+	return text
 }
 
 // needsOwnController reports whether only the controller of a custom resource can make it ready: its annotation or the

@@ -168,7 +168,9 @@ func (r *rehearsal) run(ctx context.Context) error {
 	if err := (&supplier{r.cluster, r.Old, r.New, r.findings}).supply(ctx); err != nil {
 		return err
 	}
-	a := &adapter{ready: r.Ready, findings: r.findings}
+	a := &adapter{
+		ready: r.Ready, findings: r.findings, runsPods: r.Sandbox.RealNodes > 0, injects: len(r.With) > 0,
+	}
 	before, after := a.adapt(r.Old, lint.InPrevious), a.adapt(r.New, lint.InPayload)
 	if r.From == nil && before != nil {
 		r.programs.setRelease(before)

@@ -52,8 +52,8 @@ the files, such as certificates that clients refuse or Services that reach no po
 The control plane is that of "runlevel sandbox": the programs are found, or built once, which
 takes minutes. No container runs: Deployments roll out and Jobs complete, webhooks are not called,
 and custom resources are not awaited unless --ready has the status of their controllers. With
---real-nodes, containers run (Linux, as root). Definitions, Namespaces and classes that the release
-requires come from --with, or are created and reported.
+--real-nodes, containers run, and webhooks are called (Linux, as root). Definitions, Namespaces and
+classes that the release requires come from --with, or are created and reported.
 
 Exit codes: 0 when no finding is as severe as --fail-on, 1 when one is, 2 for misuse, a release
 that can't be read, a control plane that does not start, or a rehearsal that can't be finished.
