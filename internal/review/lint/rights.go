@@ -195,9 +195,21 @@ func describeRights(lost, left []grant) string {
 	return printable.Few(texts, maxDescribed)
 }
 
-// checkCredentialsLost looks for pods that no longer get the token with which they use their rights, or a Secret with
-// which they pull their images.
+// cloudIdentities are the annotations of ServiceAccounts for which clouds give their pods an account of the cloud.
+var cloudIdentities = []string{"eks.amazonaws.com/role-arn", "iam.gke.io/gcp-service-account",
+	"azure.workload.identity/client-id"}
+
+// checkCredentialsLost looks for pods that no longer get the token with which they use their rights, an account of the
+// cloud, or a Secret with which they pull their images.
 func checkCredentialsLost(s *subject, r *reporter) {
+	s.pairs(func(old, m *manifest) {
+		for _, key := range cloudIdentities {
+			if old.annotations[key] != "" && m.annotations[key] == "" && m.groupKind() == kinds.ServiceAccount {
+				r.field(m, []string{"metadata", "annotations"}, "it no longer has the annotation %s, by which its "+
+					"pods are %s in the cloud: keep it", key, old.annotations[key])
+			}
+		}
+	})
 	s.programs(func(old, now podSet) {
 		account := now.by.account()
 		grants := slices.DeleteFunc(s.rights().grantsOf(account), func(g grant) bool {
@@ -240,18 +252,22 @@ func (ix *index) withoutToken(p podSet) (*manifest, []string) {
 	return nil, nil
 }
 
-// pullSecret returns the first Secret with which pods pull their images: one of the account if they name none.
+// pullSecret returns the first Secret with which pods pull their images: one of the account if they name none. A Secret
+// of another type does not count.
 func (ix *index) pullSecret(p podSet) string {
-	secrets := p.typed().ImagePullSecrets
+	secrets := slices.Clone(p.typed().ImagePullSecrets)
 	for _, m := range ix.byID[p.by.account()] {
 		if account := convert[corev1.ServiceAccount](m.Object().Object); account != nil && !m.isTombstone {
-			secrets = append(slices.Clone(secrets), account.ImagePullSecrets...)
+			secrets = append(secrets, account.ImagePullSecrets...)
 		}
 	}
-	if len(secrets) == 0 {
-		return ""
+	for _, secret := range secrets {
+		found := ix.byID[kinds.NewID(kinds.Secret, p.by.id.Namespace, secret.Name)]
+		if len(found) == 0 || strings.HasPrefix(found[0].text("type"), "kubernetes.io/dockerc") {
+			return secret.Name
+		}
 	}
-	return secrets[0].Name
+	return ""
 }
 
 // registryOf returns the registry of the first image of pods.
