@@ -152,6 +152,7 @@ func (o ObjectPreview) entry() ObjectPlan {
 			e.Definition = crdchange.Compare(live, planned)
 		}
 	}
+	e.findRestart(planned)
 	e.Hooks = o.hooks()
 	o.addLoss(&e)
 	return e

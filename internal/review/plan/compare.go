@@ -214,6 +214,7 @@ func (o *ObjectPlan) compare(old, m *payload.Manifest) {
 	if isRefused && m.IsRecreated() {
 		o.markRecreated(kind, m.Foreign().IsHookJob())
 	}
+	o.findRestart(after)
 	if kind == kinds.CustomResourceDefinition && !o.CreateOnly {
 		o.Definition = crdchange.Compare(before, after)
 	}

@@ -28,6 +28,8 @@ type Plan struct {
 	Update UpdateKind `json:"update"`
 	// Cluster is nil if two releases are compared.
 	Cluster *ClusterInfo `json:"cluster,omitempty"`
+	// Impact is what users notice first.
+	Impact Impact `json:"impact"`
 	// Counts are the numbers of objects by their actions.
 	Counts map[Action]int `json:"counts"`
 	// Warnings need attention before the update, the worst first.
@@ -72,6 +74,8 @@ type ObjectPlan struct {
 	// Recreated is true if the object is deleted and recreated, because some of its
 	// changes can't be made otherwise.
 	Recreated bool `json:"recreated,omitempty"`
+	// Restarts is true if the pods of the workload are replaced.
+	Restarts bool `json:"restarts,omitempty"`
 	// Hooks are the lifecycle hooks of a created or changed Deployment, in the order of its rollout.
 	Hooks []HookPlan `json:"hooks,omitempty"`
 	// Definition has the changes that affect the objects of a CustomResourceDefinition.

@@ -11,6 +11,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -71,6 +72,14 @@ func print(p *plan.Plan) string {
 	for _, action := range plan.Actions() {
 		if count := p.Counts[action]; count > 0 {
 			fmt.Fprintf(&out, "  %d %s\n", count, action)
+		}
+	}
+	for _, part := range []struct {
+		what string
+		ids  []kinds.ID
+	}{{"restarts", p.Impact.Restarts}, {"loses", p.Impact.LosesData}, {"unreachable", p.Impact.Unreachable}} {
+		if len(part.ids) > 0 {
+			fmt.Fprintf(&out, "  %s %v\n", part.what, part.ids)
 		}
 	}
 	for _, warning := range p.Warnings {

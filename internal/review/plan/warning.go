@@ -68,7 +68,7 @@ func (p *Plan) count() {
 	}
 }
 
-// warn collects the warnings: some about several objects, and those about each.
+// warn collects the warnings: some about several objects, and those about each; and the impact, which depends on them.
 func (p *Plan) warn(ofSeveral ...Warning) {
 	p.Warnings = append(p.Warnings, ofSeveral...)
 	for _, entries := range [][]ObjectPlan{p.Steps, p.Absent} {
@@ -81,6 +81,7 @@ func (p *Plan) warn(ofSeveral ...Warning) {
 		rank[reason] = i
 	}
 	slices.SortStableFunc(p.Warnings, func(a, b Warning) int { return rank[a.Reason] - rank[b.Reason] })
+	p.Impact = p.impact()
 }
 
 // contradictions returns warnings of manifests of the new release that would be deleted with an object that it deletes.

@@ -85,7 +85,7 @@ func newView(printer show.Printer) view {
 }
 
 func (v *view) summary() g.Group {
-	body := v.noChange()
+	body := append(g.Group{h.P(h.Strong(look.Text(v.Impact())))}, v.noChange()...)
 	if remarks := v.remarks(); len(remarks) > 0 {
 		body = append(body, h.P(h.A(h.Href("#attention"),
 			look.State(remarks[0].tone, "Needs attention: "+printable.Count(len(remarks), "item")))))

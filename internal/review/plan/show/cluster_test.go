@@ -47,7 +47,8 @@ func clusterPlan() *plan.Plan {
 }
 
 func TestTextOfACluster(t *testing.T) {
-	want := `update of release shop 1.1.0 on the cluster, after 1.0.0 (minor)
+	want := `Restarts nothing, and loses no data.
+update of release shop 1.1.0 on the cluster, after 1.0.0 (minor)
   x     1 refused by the cluster
   +     1 created
   ~     1 changed

@@ -24,6 +24,7 @@ const (
 func (pr Printer) Markdown(out io.Writer) error {
 	m := &markdown{}
 	m.add("## %s\n\n", escapeMarkdown(capital(pr.Title())))
+	m.add("**%s**\n\n", escapeMarkdown(pr.Impact()))
 	if nothing := pr.ReasonOfNoChange(); nothing != "" {
 		m.add("%s.\n\n", escapeMarkdown(capital(nothing)))
 	}

@@ -14,6 +14,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
@@ -53,6 +54,37 @@ func updates() map[plan.UpdateKind]string {
 		plan.Patch: "patch", plan.Minor: "minor", plan.Major: "major", plan.Same: "the same version",
 		plan.Downgrade: "a downgrade",
 	}
+}
+
+// Impact returns a sentence on what restarts, what loses data, and what becomes unreachable. The plan of a cluster does
+// not know the last.
+func (pr Printer) Impact() string {
+	impact := pr.Plan.Impact
+	restarts, data, reach := "Restarts nothing", "loses no data", "everything stays reachable"
+	if ids := impact.Restarts; len(ids) > 0 {
+		restarts = "Restarts " + countAndName(ids, "workload")
+	}
+	if ids := impact.LosesData; len(ids) > 0 {
+		data = "loses the data of " + countAndName(ids, "object")
+	}
+	if ids := impact.Unreachable; len(ids) > 0 {
+		reach = "makes " + countAndName(ids, "object") + " unreachable"
+	}
+	if pr.Plan.Cluster != nil {
+		return restarts + ", and " + data + "."
+	}
+	return restarts + ", " + data + ", and " + reach + "."
+}
+
+// maxNames limits the objects that the sentence on the impact names.
+const maxNames = 3
+
+func countAndName(ids []kinds.ID, noun string) string {
+	var names []string
+	for _, id := range ids {
+		names = append(names, id.String())
+	}
+	return fmt.Sprintf("%s (%s)", printable.Count(len(ids), noun), printable.Few(names, maxNames))
 }
 
 // ReasonOfNoChange returns why nothing changes; "" if something does.

@@ -120,6 +120,34 @@ func TestShownValues(t *testing.T) {
 	}
 }
 
+func TestImpact(t *testing.T) {
+	web, data := kinds.ID{Kind: "Service", Name: "web"}, kinds.ID{Kind: "PersistentVolumeClaim", Name: "data"}
+	var four []kinds.ID
+	for i := range 4 {
+		four = append(four, kinds.ID{Kind: "Deployment", Name: fmt.Sprint(i)})
+	}
+	all := plan.Impact{Restarts: four, LosesData: []kinds.ID{data}, Unreachable: []kinds.ID{web}}
+	const restarts = "Restarts 4 workloads (Deployment 0, Deployment 1, Deployment 2 and 1 more), "
+	const loses = "loses the data of 1 object (PersistentVolumeClaim data)"
+	for _, test := range []struct {
+		found plan.Plan
+		want  string
+	}{
+		{plan.Plan{}, "Restarts nothing, loses no data, and everything stays reachable."},
+		{plan.Plan{Impact: all}, restarts + loses + ", and makes 1 object (Service web) unreachable."},
+		{plan.Plan{Impact: all, Cluster: &plan.ClusterInfo{}}, restarts + "and " + loses + "."},
+	} {
+		printer := show.Printer{Plan: &test.found}
+		first, _, _ := strings.Cut(text(t, printer), "\n")
+		if printer.Impact() != test.want || first != test.want {
+			t.Errorf("the impact is %q, and the first line %q, want %q", printer.Impact(), first, test.want)
+		}
+		if !strings.Contains(markdown(t, printer), "**Restarts ") {
+			t.Error("Markdown lacks it")
+		}
+	}
+}
+
 // With All, texts are complete, also new texts and long values.
 func TestNoValueIsCutWithAll(t *testing.T) {
 	long := strings.Repeat("b", 100)

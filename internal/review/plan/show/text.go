@@ -19,7 +19,7 @@ const (
 // Text writes the plan for a terminal.
 func (pr Printer) Text(out io.Writer) error {
 	w := bufio.NewWriter(out)
-	fmt.Fprintln(w, printable.Line(pr.Title()))
+	fmt.Fprintf(w, "%s\n%s\n", printable.Line(pr.Impact()), printable.Line(pr.Title()))
 	if nothing := pr.ReasonOfNoChange(); nothing != "" {
 		fmt.Fprintf(w, "  %s\n", nothing)
 	}
