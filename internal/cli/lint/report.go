@@ -123,7 +123,7 @@ func (r Report) text(out io.Writer, all, showSuppressed bool) error {
 	return err
 }
 
-// summary returns the number of findings, and what was not checked.
+// summary returns the number of findings, and lists unchecked objects and rules.
 func (r Report) summary() string {
 	text := r.count() + "\n"
 	if r.Rehearsal != nil {

@@ -165,7 +165,7 @@ func (f *mirrorFlags) mirror(ctx context.Context, ref, destination string, strea
 	return core.FailIf(m.Failed() > 0)
 }
 
-// printMirror prints the images with their sizes and what the destination lacks.
+// printMirror prints the images with their sizes and the missing ones.
 func printMirror(out io.Writer, m *mirror.Mirror) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "IMAGE\tSIZE\tMISSING\tATTACHED")

@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/imageregistry"
 )
 
-// ocInfo is what is compared of the JSON of "oc adm release info".
+// ocInfo has the compared fields of the JSON of "oc adm release info".
 type ocInfo struct {
 	Digest   string
 	Metadata struct {

@@ -72,7 +72,7 @@ func TestSignAnIndex(t *testing.T) {
 	}
 }
 
-// TestSignWritesMessagesFirst: a registry is only changed after the OpenPGP message is written, and what was written is
+// TestSignWritesMessagesFirst: a registry is only changed after the OpenPGP message is written, and the message is
 // printed even if a later one fails.
 func TestSignWritesMessagesFirst(t *testing.T) {
 	images := imageregistry.Start()

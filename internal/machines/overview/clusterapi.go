@@ -24,7 +24,7 @@ import (
 )
 
 // This file is about Machines of Cluster API. Their condition Deleting has the stage of the deletion and its
-// reason. Only hooks and pods are read here, because the condition lists a part of them.
+// reason. Only hooks and pods are read here, because the condition lists only a part.
 
 // clusterAPIMachine contains the facts about a Machine of Cluster API.
 type clusterAPIMachine struct {

@@ -80,7 +80,7 @@ func (c condition) messageOr(otherwise string) string {
 	}
 }
 
-// reasonAndMessage returns both; as messageOr if one of them is empty.
+// reasonAndMessage returns both; as messageOr if either is empty.
 func (c condition) reasonAndMessage(otherwise string) string {
 	if c.reason == "" || c.message == "" {
 		return c.messageOr(otherwise)

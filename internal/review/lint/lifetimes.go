@@ -231,7 +231,7 @@ func checkNeverRuns(s *subject, r *reporter) {
 // maxChange is the factor by which nobody changes a number on purpose in one update, but which a wrong unit does.
 const maxChange = 40
 
-// periodOf returns the time between two Jobs of a CronJob, in the middle of a hundred of them; 0 if it has none.
+// periodOf returns the time between two Jobs of a CronJob, in the middle of a hundred Jobs; 0 if it has none.
 func periodOf(m *manifest) time.Duration {
 	schedule, err := cron.ParseStandard(m.text("spec", "schedule"))
 	if m.groupKind() != kinds.CronJob || err != nil {

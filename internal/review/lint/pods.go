@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
@@ -171,12 +173,68 @@ func (s *subject) selected(m *manifest) (found []podSet, selector labels.Selecto
 	if selector == nil {
 		return nil, nil, false
 	}
-	for _, pods := range s.pods()[m.id.Namespace] {
-		if selector.Matches(pods.labels) && s.shareCluster(m, pods.by) {
+	return s.podsWith(selector, m, s.index), selector, !s.othersMakePods(m.id.Namespace)
+}
+
+// podsWith returns the pods of a payload that a selector of a manifest matches.
+func (s *subject) podsWith(selector labels.Selector, m *manifest, x *index) (found []podSet) {
+	for _, pods := range x.pods()[m.id.Namespace] {
+		if selector != nil && selector.Matches(pods.labels) && s.shareCluster(m, pods.by) {
 			found = append(found, pods)
 		}
 	}
-	return found, selector, !s.othersMakePods(m.id.Namespace)
+	return found
+}
+
+// podsBefore returns the pods that a workload had in the previous payload.
+func (s *subject) podsBefore(now podSet) (found []podSet) {
+	if s.previous == nil {
+		return nil
+	}
+	for _, pods := range s.previous.pods()[now.by.id.Namespace] {
+		if pods.by.id == now.by.id && s.shareCluster(pods.by, now.by) {
+			found = append(found, pods)
+		}
+	}
+	return found
+}
+
+// ports returns the ports that the containers of pods declare.
+func (p podSet) ports() (found []corev1.ContainerPort) {
+	if spec := p.typed(); spec != nil {
+		for _, container := range slices.Concat(spec.Containers, spec.InitContainers) {
+			found = append(found, container.Ports...)
+		}
+	}
+	return found
+}
+
+// declares reports whether a container of pods declares a port.
+func (p podSet) declares(number int32) bool {
+	return slices.ContainsFunc(p.ports(), func(port corev1.ContainerPort) bool { return port.ContainerPort == number })
+}
+
+// portOf returns the number of a port with a name or a number; 0 if the pods have no port of the name.
+func (p podSet) portOf(port intstr.IntOrString, protocol corev1.Protocol) int32 {
+	for _, declared := range p.ports() {
+		if port.Type == intstr.String && declared.Name == port.StrVal && isSameProtocol(declared.Protocol, protocol) {
+			return declared.ContainerPort
+		}
+	}
+	return port.IntVal
+}
+
+// targetOf returns the port of pods to which a port of a Service leads; 0 if the pods have none of its name.
+func (p podSet) targetOf(port corev1.ServicePort) int32 {
+	if port.TargetPort == (intstr.IntOrString{}) {
+		return port.Port
+	}
+	return p.portOf(port.TargetPort, port.Protocol)
+}
+
+// isSameProtocol compares two protocols, of which TCP is the default.
+func isSameProtocol(a, b corev1.Protocol) bool {
+	return cmp.Or(a, corev1.ProtocolTCP) == cmp.Or(b, corev1.ProtocolTCP)
 }
 
 // othersMakePods reports whether others than the payload may create pods in a namespace: the namespace is not the

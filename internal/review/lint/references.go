@@ -241,7 +241,7 @@ func (f creatorFinder) roleAllowing(id kinds.ID, verbs ...string) string {
 	return ""
 }
 
-// allows reports whether a role gives one of the verbs for all objects of a kind; with some, for some of them.
+// allows reports whether a role gives one of the verbs for all objects of a kind; with some, for some objects.
 func (m *manifest) allows(kind schema.GroupKind, some bool, verbs ...string) bool {
 	resource, _ := meta.UnsafeGuessKindToResource(kind.WithVersion("v1"))
 	rules, _ := m.get("rules").([]any)

@@ -18,7 +18,7 @@ import (
 
 // This rule is about pods that fit on no node.
 
-// The labels that Kubernetes sets on nodes, and the values of some of them.
+// The labels that Kubernetes sets on nodes, and some of their values.
 var (
 	nodeLabels = []string{corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelTopologyZone,
 		corev1.LabelTopologyRegion, corev1.LabelInstanceTypeStable}

@@ -68,21 +68,32 @@ func checkTargetPorts(s *subject, m *manifest, r *reporter) {
 func checkProbePorts(pods podSet, r *reporter) {
 	containers, paths := pods.containers("containers", "initContainers")
 	for i, container := range containers {
-		for _, handler := range []string{"readinessProbe.httpGet", "readinessProbe.tcpSocket", "livenessProbe.httpGet",
-			"livenessProbe.tcpSocket",
-			"startupProbe.httpGet", "startupProbe.tcpSocket", "lifecycle.postStart.httpGet",
-			"lifecycle.preStop.httpGet"} {
-			keys := strings.Split(handler, ".")
-			fields := container
-			for _, key := range keys {
-				fields, _ = fields[key].(map[string]any)
-			}
-			if name, isName := fields["port"].(string); isName && !hasPort(container, name) {
-				r.field(pods.by, slices.Concat(paths[i], keys, []string{"port"}),
+		for _, handler := range handlersOf(container) {
+			if name, isName := handler.port.(string); isName && !hasPort(container, name) {
+				r.field(pods.by, slices.Concat(paths[i], handler.path, []string{"port"}),
 					"the container %s has no port named %s", container["name"], name)
 			}
 		}
 	}
+}
+
+// A handler is a probe or a handler of a container that sends requests to a port.
+type handler struct {
+	path []string
+	port any // its name or number
+}
+
+// handlersOf returns the handlers of a container.
+func handlersOf(container map[string]any) (found []handler) {
+	for _, name := range []string{"readinessProbe.httpGet", "readinessProbe.tcpSocket", "readinessProbe.grpc",
+		"livenessProbe.httpGet", "livenessProbe.tcpSocket", "livenessProbe.grpc", "startupProbe.httpGet",
+		"startupProbe.tcpSocket", "startupProbe.grpc", "lifecycle.postStart.httpGet", "lifecycle.preStop.httpGet"} {
+		path := strings.Split(name, ".")
+		if port := fieldAt(container, append(slices.Clone(path), "port")); port != nil {
+			found = append(found, handler{path, port})
+		}
+	}
+	return found
 }
 
 // A calledPort is a port of a Service to which an object sends requests.

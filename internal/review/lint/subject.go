@@ -183,6 +183,7 @@ type subject struct {
 	graph             *references.Graph[*manifest] // references in this payload
 	refusals          func() map[*payload.Manifest][]fields.Refusal
 	implied           func() *graph.Graph // graph of an update, with the dependencies that objects imply
+	calls             func() []call       // see findCalls
 	creators          func() creatorFinder
 	containers        func() []*container       // see findContainers
 	missingReferences func() []missingReference // see findMissingReferences
@@ -216,6 +217,7 @@ func newSubject(ctx context.Context, input Input) *subject {
 	s.refusals = sync.OnceValue(func() map[*payload.Manifest][]fields.Refusal {
 		return refusals.Find(ctx, slices.Concat(s.Manifests, s.Tests), s.problems)
 	})
+	s.calls = sync.OnceValue(func() []call { return s.findCalls() })
 	s.missingReferences = sync.OnceValue(func() []missingReference { return s.findMissingReferences() })
 	s.rights = sync.OnceValue(func() *authorizer {
 		return newAuthorizer(slices.Concat(s.manifests, s.droppedObjects()))

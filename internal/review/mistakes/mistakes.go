@@ -1,7 +1,7 @@
 // Package mistakes contains mistakes that people make in manifests, for tests of the checks that find them before an
 // API server does. Each mistake is an edit of the release in shop/. mistakes.yaml has those that an API server refuses,
 // and server.txt its answers, which a test compares. outages/ has changes that it accepts and that take a service down,
-// a file for each family of them, with the lines that a cluster then shows.
+// a file for each family, with the lines that a cluster then shows.
 //
 // Only tests import the package.
 //
@@ -52,7 +52,7 @@ type Mistake struct {
 
 	Family string   `json:"-"`
 	Tried  Trial    `json:"tried"`
-	Shows  []string `json:"shows"`  // parts of what a cluster shows after the update, and not before
+	Shows  []string `json:"shows"`  // parts of the lines that a cluster shows after the update, and not before
 	Alone  bool     `json:"alone"`  // it affects the whole cluster
 	Missed string   `json:"missed"` // why neither lint nor a rehearsal finds it; "" if one does
 }

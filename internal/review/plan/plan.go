@@ -81,7 +81,7 @@ type ObjectPlan struct {
 	// Definition has the changes that affect the objects of a CustomResourceDefinition.
 	Definition *crdchange.Change `json:"definition,omitempty"`
 
-	// Loses are the objects whose data are lost: claims, volumes and custom resources. A definition is one of them,
+	// Loses are the objects whose data are lost: claims, volumes and custom resources. A definition is one too,
 	// before its known objects: users may have made others. LossReason is the reason that the manifest has for that.
 	Loses      []kinds.ID `json:"loses,omitempty"`
 	LossReason string     `json:"lossReason,omitempty"`

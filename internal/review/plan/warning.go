@@ -28,7 +28,7 @@ type Reason string
 const (
 	Refused  Reason = "Refused"  // the API server does not allow a change, or refuses the object
 	DataLost Reason = "DataLost" // data are deleted: those of claims, or custom resources
-	// requests to the object no longer arrive, or those to a host of it
+	// requests to the object no longer arrive, or those to one of its hosts
 	Unreachable Reason = "Unreachable"
 	// a version of a CustomResourceDefinition is removed, or not served any more
 	VersionRemoved Reason = crdchange.VersionRemoved

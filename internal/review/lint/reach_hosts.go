@@ -1,0 +1,298 @@
+package lint
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// This rule is about the hosts of Services in variables, arguments and settings.
+
+// A text is a value of a manifest that a program reads.
+type text struct {
+	by    *manifest
+	path  []string
+	key   string // the container and the variable or flag, or the key of a ConfigMap
+	value string
+	pods  *podSet // nil if it is not a variable or an argument
+}
+
+var (
+	// anyPort finds numbers that may be ports.
+	anyPort = regexp.MustCompile(`\b\d{2,5}\b`)
+	// anyHost finds hosts, the scheme and user or the character before each, and its port.
+	anyHost = regexp.MustCompile(`((?:^|[^\w.$%/{}\\-])(?:[a-z+]+://(?:[^\s/@"']*@)?)?)` +
+		`([a-z0-9-]+(?:\.[a-z0-9-]+)*)(?::(\d+))?`)
+	// variable finds the variables that a container has for each Service of its namespace.
+	variable = regexp.MustCompile(`\$[({]([A-Z0-9_]+)_SERVICE_(?:HOST|PORT)`)
+	// hostKey finds variables and flags of hosts by their names.
+	hostKey = regexp.MustCompile(`(?i)host|addr|url|server|endpoint|upstream|service|peer|backend`)
+)
+
+// maxText limits the length of the searched texts: longer ones are dashboards and the like.
+const maxText = 1 << 16
+
+// names reports whether a text has a number.
+func (t text) names(number int32) bool {
+	return slices.Contains(anyPort.FindAllString(t.value, -1), strconv.Itoa(int(number)))
+}
+
+// name returns the variable, flag or key of a text.
+func (t text) name() string { return t.key[strings.LastIndex(t.key, " ")+1:] }
+
+// texts returns the variables and arguments of pods.
+func (p podSet) texts() (found []text) {
+	containers, paths := p.containers("containers", "initContainers")
+	for i, container := range containers {
+		name, _ := container["name"].(string)
+		add := func(key string, value any, path ...string) {
+			if value, isText := value.(string); isText && len(value) <= maxText {
+				found = append(found, text{p.by, slices.Concat(paths[i], path), name + " " + key, value, &p})
+			}
+		}
+		variables, _ := container["env"].([]any)
+		for j, variable := range variables {
+			fields, _ := variable.(map[string]any)
+			key, _ := fields["name"].(string)
+			add(key, fields["value"], "env", strconv.Itoa(j), "value")
+		}
+		for _, list := range []string{"command", "args"} {
+			items, _ := container[list].([]any)
+			for j, item := range items {
+				flag, _ := item.(string)
+				flag, _, isFlag := strings.Cut(flag, "=")
+				if !isFlag {
+					flag = list + strconv.Itoa(j)
+				}
+				add(flag, item, list, strconv.Itoa(j))
+			}
+		}
+	}
+	return found
+}
+
+// texts returns the variables, arguments and settings of the payload.
+func (s *subject) texts() (found []text) {
+	for _, sets := range s.pods() {
+		for _, pods := range sets {
+			found = append(found, pods.texts()...)
+		}
+	}
+	for kind, field := range map[schema.GroupKind]string{kinds.ConfigMap: "data", kinds.Secret: "stringData"} {
+		for _, m := range s.byKind[kind] {
+			values, _ := m.get(field).(map[string]any)
+			for key, value := range values {
+				if value, isText := value.(string); isText && len(value) <= maxText && !m.isTombstone {
+					found = append(found, text{m, []string{field, key}, key, value, nil})
+				}
+			}
+		}
+	}
+	return found
+}
+
+// A call is the host of a Service in a text.
+type call struct {
+	text
+	host    string // as it is written
+	service kinds.ID
+	pod     string // "" if it is not the host of a pod
+	port    int32  // 0 if it is not known
+	isFull  bool   // NAME.NAMESPACE.svc
+}
+
+// findCalls returns the hosts of Services in texts.
+func (s *subject) findCalls() (found []call) {
+	for _, text := range s.texts() {
+		for _, part := range anyHost.FindAllStringSubmatchIndex(text.value, -1) {
+			before, host := text.value[part[2]:part[3]], text.value[part[4]:part[5]]
+			c, isService := s.serviceOf(text, host)
+			if !isService || isWithin(text.value, part[4], part[1]) {
+				continue
+			}
+			if part[6] > 0 {
+				port, _ := strconv.Atoi(text.value[part[6]:part[7]])
+				c.port = int32(min(port, 1<<16)) //nolint:gosec // it is limited
+			}
+			scheme, _, isScheme := strings.Cut(before, "://")
+			if c.port == 0 && isScheme {
+				c.port = map[string]int32{"http": 80, "https": 443}[strings.TrimLeft(scheme, "\"'=,;([ \n\t")]
+			}
+			isWhole := text.value == host || strings.HasSuffix(text.value, "="+host)
+			if isScheme || c.port >= minPort || strings.Contains(host, ".") ||
+				isWhole && hostKey.MatchString(text.name()) {
+				found = append(found, c)
+			}
+		}
+		for _, match := range variable.FindAllStringSubmatch(text.value, -1) {
+			name := strings.ToLower(strings.ReplaceAll(match[1], "_", "-"))
+			if id := kinds.NewID(kinds.Service, text.by.id.Namespace, name); s.isInPrevious(id) {
+				found = append(found, call{text: text, host: match[1] + "_SERVICE_HOST", service: id})
+			}
+		}
+	}
+	return found
+}
+
+// minPort is the smallest number of a port: smaller ones are tags of images.
+const minPort = 80
+
+// isWithin reports whether a part of a text is within a longer word, or in a line about images.
+func isWithin(value string, start, end int) bool {
+	line := value[strings.LastIndexByte(value[:start], '\n')+1:]
+	line, _, _ = strings.Cut(line, "\n")
+	isLonger := end < len(value) && !strings.ContainsRune(" \t\r\n/\"',;)]>?|`&", rune(value[end])) &&
+		!(value[end] == '.' && (end+1 == len(value) || strings.ContainsRune(" \n/\":", rune(value[end+1]))))
+	return isLonger || strings.Contains(strings.ToLower(line), "image")
+}
+
+// serviceOf returns the Service of a host, if the host is the one of a Service of this or the previous payload, or ends
+// with .svc.
+func (s *subject) serviceOf(text text, host string) (c call, isService bool) {
+	names := strings.Split(host, ".")
+	id := func(name, namespace string) kinds.ID { return kinds.NewID(kinds.Service, namespace, name) }
+	isKnown := func(id kinds.ID) bool { return len(s.byID[id]) > 0 || s.isInPrevious(id) }
+	own := text.by.id.Namespace
+	switch {
+	case len(names) > 3 && names[3] == "svc":
+		return call{text, host, id(names[1], names[2]), names[0], 0, true}, true
+	case len(names) > 2 && names[2] == "svc":
+		return call{text, host, id(names[0], names[1]), "", 0, true}, true
+	case len(names) == 1:
+		return call{text, host, id(host, own), "", 0, false}, isKnown(id(host, own))
+	case len(names) == 2 && isKnown(id(names[0], names[1])):
+		return call{text, host, id(names[0], names[1]), "", 0, false}, true
+	case len(names) == 2:
+		return call{text, host, id(names[1], own), names[0], 0, false}, isKnown(id(names[1], own))
+	case len(names) == 3:
+		return call{text, host, id(names[1], names[2]), names[0], 0, false}, isKnown(id(names[1], names[2]))
+	default:
+		return call{}, false
+	}
+}
+
+func checkUnreachableHost(s *subject, r *reporter) {
+	seen := map[*manifest]bool{}
+	for _, c := range s.calls() {
+		services := slices.DeleteFunc(slices.Clone(s.byID[c.service]), func(m *manifest) bool {
+			return m.isTombstone || !s.shareCluster(m, c.by)
+		})
+		switch {
+		case len(services) == 0:
+			s.reportMissingHost(r, c)
+		case c.pods != nil && !seen[c.by] && resolverField(c.pods) != "":
+			seen[c.by] = true
+			field := resolverField(c.pods)
+			r.field(c.by, append(slices.Clone(c.pods.path), field), "with %s the pods use the resolver of the node, "+
+				"which does not find the host %s: set dnsPolicy to ClusterFirst, or to ClusterFirstWithHostNet in the "+
+				"network of the node", field, c.host)
+		case c.pod != "":
+			s.reportPodHost(r, c)
+		case c.port > 0 && !slices.ContainsFunc(services, func(m *manifest) bool {
+			return m.servesPort(int64(c.port)) || m.text("spec", "clusterIP") == corev1.ClusterIPNone
+		}):
+			r.field(c.by, c.path, "%s (%s:%d) has no port %d, so requests to %s:%d get no answer: correct the port",
+				c.service, services[0].Path, services[0].Line, c.port, c.host, c.port)
+		}
+	}
+	each(s, kinds.Service, func(m *manifest, service *corev1.Service) {
+		if net.ParseIP(service.Spec.ExternalName) != nil {
+			r.field(m, []string{"spec", "externalName"}, "externalName is an address, which DNS takes for a name that "+
+				"does not exist: name a host, or drop the selector and add an EndpointSlice")
+		}
+	})
+}
+
+// reportMissingHost reports a host whose Service does not exist any more, or never did and nothing can create it.
+func (s *subject) reportMissingHost(r *reporter, c call) {
+	creators := s.creators()
+	switch id := c.service; {
+	case s.excluded[id] != nil || s.isKnownObject(id) || s.isCreatedByController(id):
+	case len(s.byID[id]) > len(tombstonesOf(s.byID[id])): // on another cluster
+	case s.isInPrevious(id):
+		old := s.previous.byID[id][0]
+		r.field(c.by, c.path, "%s names the host %s, and the payload no longer has %s (%s:%d): name another host",
+			c.name(), c.host, id, old.where(), old.Line)
+	case c.isFull && creators.creatorOf(id) == "" && !s.othersMakePods(id.Namespace):
+		r.field(c.by, c.path, "%s names the host %s, and nothing in the payload creates %s: correct the name, or "+
+			"list it as known in the configuration", c.name(), c.host, id)
+	}
+}
+
+// reportPodHost reports the host of a pod that its StatefulSet does not have.
+func (s *subject) reportPodHost(r *reporter, c call) {
+	for _, pods := range s.pods()[c.service.Namespace] {
+		set := convert[appsv1.StatefulSet](pods.by.Object().Object)
+		suffix, isOf := strings.CutPrefix(c.pod, pods.by.id.Name+"-")
+		number, err := strconv.Atoi(suffix)
+		isSet := set != nil && pods.by.groupKind() == kinds.StatefulSet
+		if !isSet || !isOf || err != nil || !s.shareCluster(c.by, pods.by) {
+			continue
+		}
+		replicas, isFixed := s.replicasOf([]podSet{pods})
+		start := 0
+		if set.Spec.Ordinals != nil {
+			start = int(set.Spec.Ordinals.Start)
+		}
+		why := ""
+		switch {
+		case set.Spec.ServiceName != c.service.Name:
+			why = fmt.Sprintf("its serviceName is %q", set.Spec.ServiceName)
+		case number < start || isFixed && number >= start+replicas:
+			why = fmt.Sprintf("it has %s, from number %d", printable.Count(replicas, "replica"), start)
+		}
+		if why != "" {
+			r.field(c.by, c.path, "%s (%s:%d) has no pod with the host %s: %s", pods.by.id, pods.by.Path, pods.by.Line,
+				c.host, why)
+		}
+	}
+}
+
+// resolverField returns the field by which pods do not ask the resolver of the cluster; "" if they do.
+func resolverField(pods *podSet) string {
+	spec := pods.typed()
+	switch {
+	case spec == nil || spec.DNSConfig != nil:
+		return ""
+	case spec.DNSPolicy == corev1.DNSDefault:
+		return "dnsPolicy"
+	case spec.HostNetwork && spec.DNSPolicy != corev1.DNSClusterFirstWithHostNet:
+		return "hostNetwork"
+	default:
+		return ""
+	}
+}
+
+// A caller is pods that name the host of a Service.
+type caller struct {
+	call
+	pods podSet
+}
+
+// callers returns the pods that name hosts of Services, in variables and arguments or in settings that they read.
+func (s *subject) callers() map[kinds.ID][]caller {
+	found := map[kinds.ID][]caller{}
+	for _, c := range s.calls() {
+		if c.pods != nil {
+			found[c.service] = append(found[c.service], caller{c, *c.pods})
+		}
+		for _, use := range s.graph.Uses[c.by.id] {
+			for _, pods := range s.pods()[use.By.id.Namespace] {
+				if pods.by == use.By && c.pods == nil {
+					found[c.service] = append(found[c.service], caller{c, pods})
+				}
+			}
+		}
+	}
+	return found
+}
