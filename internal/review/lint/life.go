@@ -46,7 +46,14 @@ func checkSwitchedOff(s *subject, r *reporter) {
 			}
 		case "HorizontalPodAutoscaler":
 			least, most := old.number(1, "spec", "minReplicas"), m.number(1, "spec", "maxReplicas")
+			target, _ := kinds.ScaleTarget(m.Object())
+			scaled := s.byID[target]
 			switch {
+			case len(scaled) > 0 && most < scaled[0].number(1, "spec", "replicas") &&
+				most < old.number(1, "spec", "maxReplicas"):
+				r.field(m, []string{"spec", "maxReplicas"}, "maxReplicas %d removes pods that are always needed: "+
+					"replicas of %s (%s) is %d", most, target, scaled[0].place(), scaled[0].number(1, "spec",
+					"replicas"))
 			case most < least:
 				r.field(m, []string{"spec", "maxReplicas"}, "maxReplicas %d removes pods that are always needed: "+
 					"minReplicas of %s is %d", most, old.place(), least)

@@ -141,9 +141,15 @@ func commandsOf(command []string) (commands [][]string) {
 	return commands
 }
 
-// These commands end at once, and a container that runs them is started again.
-var endsAtOnce = []string{"echo", "true", "false", "date", "ls", "env", "printenv", "id", "whoami", "pwd", "uname",
+// shortCommands are programs that end at once.
+var shortCommands = []string{"echo", "true", "false", "date", "ls", "env", "printenv", "id", "whoami", "pwd", "uname",
 	"mkdir", "touch", "cp", "mv", "chmod", "chown", "exit"}
+
+// endsAtOnce reports whether a command ends at once. If the program is the image's, words are only its arguments.
+func endsAtOnce(words []string, hasProgram bool) bool {
+	last := words[len(words)-1]
+	return last == "--version" || last == "--help" || hasProgram && slices.Contains(shortCommands, path.Base(words[0]))
+}
 
 func checkNeverStarts(s *subject, r *reporter) {
 	s.eachPods(func(pods podSet, spec *corev1.PodSpec) {
@@ -172,10 +178,9 @@ func checkNeverStarts(s *subject, r *reporter) {
 					"that have the image %s: use IfNotPresent", container.Name, container.Image)
 			}
 			commands := commandsOf(slices.Concat(container.Command, container.Args))
-			if len(container.Command) > 0 && len(commands) > 0 && pods.restarts() &&
-				!slices.ContainsFunc(commands, func(words []string) bool {
-					return !slices.Contains(endsAtOnce, path.Base(words[0]))
-				}) {
+			if len(commands) > 0 && pods.restarts() && !slices.ContainsFunc(commands, func(words []string) bool {
+				return !endsAtOnce(words, len(container.Command) > 0)
+			}) {
 				pods.field(r, field+"|command", "the command of the container %s ends at once, and the container is "+
 					"started again for ever: run the program, or use a Job", container.Name)
 			}

@@ -12,7 +12,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -55,6 +54,10 @@ func checkWrongQuantity(s *subject, r *reporter) {
 		}
 		for i, volume := range spec.Volumes {
 			disk := volume.EmptyDir
+			if disk != nil && disk.SizeLimit != nil && !disk.SizeLimit.IsZero() && disk.SizeLimit.Cmp(minBytes) < 0 {
+				pods.field(r, fmt.Sprintf("volumes|%d|emptyDir|sizeLimit", i), "sizeLimit %s is in bytes, and pods "+
+					"that write more are evicted: write a unit, such as Mi", disk.SizeLimit)
+			}
 			if disk != nil && disk.Medium == corev1.StorageMediumMemory && disk.SizeLimit != nil {
 				checkMemoryVolume(pods, volume, fmt.Sprintf("volumes|%d|emptyDir|sizeLimit", i), r)
 			}
@@ -261,14 +264,14 @@ func checkContested(s *subject, r *reporter) {
 			}
 			budgets[pods.by.id] = m
 		}
-		least := budget.Spec.MinAvailable
-		if !areAll || len(selected) != 1 || least == nil || least.Type != intstr.Int {
+		if !areAll || len(selected) != 1 || budget.Spec.MinAvailable == nil || autoscalers[selected[0].by.id] == nil {
 			return
 		}
 		autoscaler := autoscalers[selected[0].by.id]
-		if autoscaler != nil && int64(least.IntVal) >= autoscaler.number(1, "spec", "minReplicas") {
-			r.field(m, []string{"spec", "minAvailable"}, "minAvailable %d allows no eviction at the minReplicas of "+
-				"%s (%s), so nodes can't be drained then: set maxUnavailable: 1", least.IntVal, autoscaler.id,
+		replicas := int(autoscaler.number(1, "spec", "minReplicas"))
+		if bound := *budget.Spec.MinAvailable; !isShare(bound, 100, -1) && leastOf(bound, replicas) >= replicas {
+			r.field(m, []string{"spec", "minAvailable"}, "minAvailable %s allows no eviction at the minReplicas of "+
+				"%s (%s), so nodes can't be drained then: set maxUnavailable: 1", &bound, autoscaler.id,
 				autoscaler.place())
 		}
 	})

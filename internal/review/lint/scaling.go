@@ -35,14 +35,22 @@ func checkBudgetWithoutEviction(s *subject, r *reporter) {
 			r.field(m, []string{"spec", "minAvailable"},
 				"minAvailable %s allows no eviction, so no node that has one of its pods can be drained: set "+
 					"maxUnavailable: 1", spec.MinAvailable)
-		case spec.MinAvailable != nil && spec.MinAvailable.Type == intstr.Int && areAll && isFixed && total > 0 &&
-			int(spec.MinAvailable.IntVal) >= total:
+		case spec.MinAvailable != nil && areAll && isFixed && total > 0 && leastOf(*spec.MinAvailable, total) >= total:
 			r.field(m, []string{"spec", "minAvailable"},
 				"minAvailable %s of %s allows no eviction, so no node that has one of its pods can be drained: set "+
 					"maxUnavailable: 1, or raise the replicas of %s (%s:%d)",
 				spec.MinAvailable, printable.Count(total, "replica"), pods[0].by.id, pods[0].by.Path, pods[0].by.Line)
 		}
 	})
+}
+
+// leastOf returns the number of pods that must be available of all; a share is rounded up, as the controller does.
+func leastOf(bound intstr.IntOrString, all int) int {
+	least, err := intstr.GetScaledValueFromIntOrPercent(&bound, all, true)
+	if err != nil {
+		return 0
+	}
+	return least
 }
 
 // isShare reports whether a bound of a budget is a percentage or a number of pods.
