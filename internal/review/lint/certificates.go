@@ -35,17 +35,14 @@ func checkBadCertificate(s *subject, r *reporter) {
 func (m *manifest) whyBad(old *manifest) (key, why string) {
 	for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
 		value, _ := m.value(key)
-		wasPEM := false
-		if old != nil {
-			before, _ := old.value(key)
-			wasPEM = strings.HasPrefix(before, beginPEM)
-		}
-		if why := whyNotPEM(value, wasPEM); why != "" {
+		if why := whyNotPEM(value, old != nil && old.isPEM(key)); why != "" {
 			return key, why
 		}
 	}
 	chain, now := m.certificates(), time.Now()
 	switch {
+	case len(chain) == 0 && m.isPEM(corev1.TLSCertKey):
+		return corev1.TLSCertKey, "has no certificate, but another block of PEM: write the file with the certificate"
 	case len(chain) == 0:
 		return "", ""
 	case !m.isPair() && len(chain) > 1 && chain[1].CheckSignatureFrom(chain[0]) == nil:
@@ -90,6 +87,12 @@ func whyNotPEM(value string, wasPEM bool) string {
 		return "is not PEM, as it was in the previous payload: write the file unchanged"
 	}
 	return ""
+}
+
+// isPEM reports whether a value of a Secret is PEM.
+func (m *manifest) isPEM(key string) bool {
+	value, _ := m.value(key)
+	return strings.HasPrefix(value, beginPEM)
 }
 
 // certificates returns the certificates of a Secret.

@@ -33,8 +33,9 @@ type variable struct {
 	key      string
 	literal  string // the value if there is no source, or a text that stands for it
 	isSecret bool
-	isWhole  bool // whether the container gets all values of the source
-	index    int  // index in env; -1 if it is from envFrom
+	isWhole  bool      // whether the container gets all values of the source
+	index    int       // index in env; -1 if it is from envFrom
+	hides    *manifest // a Secret whose value of the name the source hides
 }
 
 // value returns the value of a variable, or a text that stands for it.
@@ -128,7 +129,11 @@ func (c *container) addVariables(find func(schema.GroupKind, string) *manifest) 
 			continue
 		}
 		for _, key := range source.keys() {
-			c.variables[from.Prefix+key] = variable{source: source, key: key, isWhole: true, index: -1}
+			v := variable{source: source, key: key, isWhole: true, index: -1}
+			if hidden := c.variables[from.Prefix+key].source; hidden != nil && hidden.groupKind() == kinds.Secret {
+				v.hides = hidden
+			}
+			c.variables[from.Prefix+key] = v
 		}
 	}
 	for i, env := range c.Env {

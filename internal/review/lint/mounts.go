@@ -43,11 +43,12 @@ func checkMissingFile(s *subject, r *reporter) {
 // hasOtherVolumeAt reports whether a volume without known files may have a file.
 func (c *container) hasOtherVolumeAt(name string) bool {
 	for i, mount := range c.VolumeMounts {
-		isKnown := false
+		j := volumeOf(c.pods.typed(), mount)
+		isOther := j < 0 || !c.isWithoutFiles(i, c.pods.typed().Volumes[j])
 		for _, file := range c.files {
-			isKnown = isKnown || file.mount == i
+			isOther = isOther && file.mount != i
 		}
-		if !isKnown && strings.HasPrefix(name+"/", path.Clean(mount.MountPath)+"/") {
+		if isOther && strings.HasPrefix(name+"/", path.Clean(mount.MountPath)+"/") {
 			return true
 		}
 	}
@@ -94,6 +95,10 @@ func checkUnusableMount(s *subject, r *reporter) {
 		}
 		for i, mount := range c.VolumeMounts {
 			j, directory := volumeOf(spec, mount), path.Clean(mount.MountPath)
+			if j >= 0 && mount.SubPath != "" && c.isWithoutFiles(i, spec.Volumes[j]) {
+				c.report(r, []string{"volumeMounts", strconv.Itoa(i), "subPath"}, "gets an empty directory at %s, as "+
+					"the volume %s has no file %s: correct subPath", mount.MountPath, mount.Name, mount.SubPath)
+			}
 			if j < 0 || mount.SubPath+mount.SubPathExpr != "" || !isFilledByManifests(spec, spec.Volumes[j]) {
 				continue
 			}
@@ -110,6 +115,19 @@ func checkUnusableMount(s *subject, r *reporter) {
 		}
 		c.checkModes(program, r)
 	}
+}
+
+// isWithoutFiles reports whether a mount has no file of its volume of a ConfigMap or a Secret.
+func (c *container) isWithoutFiles(mount int, volume corev1.Volume) bool {
+	if !c.hasFiles || volume.ConfigMap == nil && volume.Secret == nil {
+		return false
+	}
+	for _, file := range c.files {
+		if file.mount == mount {
+			return false
+		}
+	}
+	return true
 }
 
 // checkModes looks for a file that a container may not read, or not execute. It reports one for each container.

@@ -46,10 +46,12 @@ func checkDamagedValue(s *subject, r *reporter) {
 			why := now.whyUnusable()
 			if old != nil {
 				before := newConfigValue(s, old, key)
-				if before.isSet && before.text == now.text {
+				switch isSame := before.isSet && before.text == now.text; {
+				case isSame && m.isOverridden(key) && !old.isOverridden(key):
+					why = "has another value in data, which the one in stringData overrides: remove one"
+				case isSame:
 					continue
-				}
-				if why == "" && before.isSet {
+				case why == "" && before.isSet:
 					why = now.whyWorse(before)
 				}
 			}
@@ -71,6 +73,13 @@ func (m *manifest) value(key string) (value string, isSet bool) {
 	}
 	decoded, err := base64.StdEncoding.DecodeString(text)
 	return string(decoded), err == nil
+}
+
+// isOverridden reports whether a Secret has two values for a key. The API server takes that in stringData.
+func (m *manifest) isOverridden(key string) bool {
+	encoded, isEncoded := m.get("data", key).(string)
+	text, isText := m.get("stringData", key).(string)
+	return isEncoded && isText && encoded != base64.StdEncoding.EncodeToString([]byte(text))
 }
 
 // keys returns the keys of a ConfigMap or a Secret, in order.

@@ -19,6 +19,13 @@ func checkMissingVariable(s *subject, r *reporter) {
 			continue
 		}
 		c.checkExpansions(r)
+		for _, name := range sortedKeys(c.variables) {
+			v := c.variables[name]
+			if v.hides != nil && c.before != nil && c.before.variables[name].hides == nil {
+				c.report(r, []string{"envFrom"}, "gets the variable %s from %s, which hides the value in %s (%s:%d): "+
+					"set a prefix for one", name, v.source.id, v.hides.id, v.hides.Path, v.hides.Line)
+			}
+		}
 		if !c.isSameProgram(s) || !c.before.hasVariables || len(c.VolumeMounts) > len(c.before.VolumeMounts) {
 			continue
 		}
