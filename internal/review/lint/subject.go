@@ -177,7 +177,8 @@ type subject struct {
 	rehearsal         *Rehearsal       // nil if there was none
 	schemas           *schemaChecker
 	outages           *outageFinder
-	update            *plan.Plan // update from the previous payload; nil if there is none
+	update            *plan.Plan             // update from the previous payload; nil if there is none
+	data              func() references.Data // objects with data in the previous payload
 	overlaps          map[[2]string]overlap
 	bindings          map[kinds.ID][]*manifest     // see bindingsOf
 	graph             *references.Graph[*manifest] // references in this payload
@@ -208,6 +209,7 @@ func newSubject(ctx context.Context, input Input) *subject {
 		s.previous = newIndex(input.Previous, true)
 		s.update = plan.Compare(input.Previous, input.Payload, nil) // rules report refusals
 	}
+	s.data = sync.OnceValue(func() references.Data { return references.DataOf(s.previous.manifests) })
 	s.graph = s.newGraph()
 	s.implied = sync.OnceValue(func() *graph.Graph {
 		return graph.Build(s.Manifests, graph.Options{Mode: graph.Update, Implied: true})

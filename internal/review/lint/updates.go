@@ -85,8 +85,12 @@ func checkRenamed(s *subject, r *reporter) {
 				r.findings[len(r.findings)-1].Near = &Place{File: uses[0].By.Path, Line: uses[0].By.Line}
 				return
 			}
-			r.at(m,
-				`%s seems to have taken its place, and it stays in clusters beside that: add a manifest for the old one with the annotation %s: "true"`, entry.RenamedTo, payload.DeleteAnnotation)
+			todo := "add"
+			if m.groupKind() == kinds.PersistentVolumeClaim {
+				todo = "if its data are copied, add"
+			}
+			r.at(m, `%s seems to have taken its place, and it stays in clusters beside that: %s a manifest for the old `+
+				`one with the annotation %s: "true"`, entry.RenamedTo, todo, payload.DeleteAnnotation)
 			successor := s.byID[*entry.RenamedTo][0]
 			r.findings[len(r.findings)-1].Near = &Place{File: successor.Path, Line: successor.Line}
 		}
@@ -145,7 +149,7 @@ const maxHints = 20
 
 func checkDeleteOfNothing(s *subject, r *reporter) {
 	for _, t := range s.tombstones {
-		if len(s.previous.byID[t.id]) > 0 || s.previous.excluded[t.id] != nil {
+		if len(s.previous.byID[t.id]) > 0 || s.previous.excluded[t.id] != nil || s.data().HasClaim(t.id) {
 			continue
 		}
 		hint := ""
