@@ -33,8 +33,8 @@ var (
 	// anyHost finds hosts, the scheme and user or the character before each, and its port.
 	anyHost = regexp.MustCompile(`((?:^|[^\w.$%/{}\\-])(?:[a-z+]+://(?:[^\s/@"']*@)?)?)` +
 		`([a-z0-9-]+(?:\.[a-z0-9-]+)*)(?::(\d+))?`)
-	// variable finds the variables that a container has for each Service of its namespace.
-	variable = regexp.MustCompile(`\$[({]([A-Z0-9_]+)_SERVICE_(?:HOST|PORT)`)
+	// serviceVariable finds the variables that a container has for each Service of its namespace.
+	serviceVariable = regexp.MustCompile(`\$[({]([A-Z0-9_]+)_SERVICE_(?:HOST|PORT)`)
 	// hostKey finds variables and flags of hosts by their names.
 	hostKey = regexp.MustCompile(`(?i)host|addr|url|server|endpoint|upstream|service|peer|backend`)
 )
@@ -134,7 +134,7 @@ func (s *subject) findCalls() (found []call) {
 				found = append(found, c)
 			}
 		}
-		for _, match := range variable.FindAllStringSubmatch(text.value, -1) {
+		for _, match := range serviceVariable.FindAllStringSubmatch(text.value, -1) {
 			name := strings.ToLower(strings.ReplaceAll(match[1], "_", "-"))
 			if id := kinds.NewID(kinds.Service, text.by.id.Namespace, name); s.isInPrevious(id) {
 				found = append(found, call{text: text, host: match[1] + "_SERVICE_HOST", service: id})
