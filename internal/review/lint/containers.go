@@ -21,14 +21,14 @@ type container struct {
 	before    *container // the one in the previous payload; nil if there is none, or if nothing has changed
 	pods      podSet
 	field     []string
-	variables map[string]variable
+	variables map[string]containerVariable
 	files     map[string]mountedFile // by their paths
 	// Whether the payload has all objects with variables, and all with files.
 	hasVariables, hasFiles bool
 }
 
-// A variable is a variable of a container.
-type variable struct {
+// A containerVariable is a variable of a container.
+type containerVariable struct {
 	source   *manifest // the ConfigMap or Secret with the value; nil if the payload does not have it
 	key      string
 	literal  string // the value if there is no source, or a text that stands for it
@@ -39,7 +39,7 @@ type variable struct {
 }
 
 // value returns the value of a variable, or a text that stands for it.
-func (v variable) value() string {
+func (v containerVariable) value() string {
 	if v.source == nil {
 		return v.literal
 	}
@@ -99,7 +99,8 @@ func (s *subject) containersOf(ix *index, pods podSet) (found []*container) {
 		for i := range containers {
 			c := &container{
 				Container: &containers[i], pods: pods, field: append(slices.Clone(pods.path), list, strconv.Itoa(i)),
-				variables: map[string]variable{}, files: map[string]mountedFile{}, hasVariables: true, hasFiles: true,
+				variables: map[string]containerVariable{}, files: map[string]mountedFile{}, hasVariables: true,
+				hasFiles: true,
 			}
 			c.addVariables(find)
 			for i, mount := range c.VolumeMounts {
@@ -129,7 +130,7 @@ func (c *container) addVariables(find func(schema.GroupKind, string) *manifest) 
 			continue
 		}
 		for _, key := range source.keys() {
-			v := variable{source: source, key: key, isWhole: true, index: -1}
+			v := containerVariable{source: source, key: key, isWhole: true, index: -1}
 			if hidden := c.variables[from.Prefix+key].source; hidden != nil && hidden.groupKind() == kinds.Secret {
 				v.hides = hidden
 			}
@@ -137,7 +138,7 @@ func (c *container) addVariables(find func(schema.GroupKind, string) *manifest) 
 		}
 	}
 	for i, env := range c.Env {
-		v := variable{literal: env.Value, index: i}
+		v := containerVariable{literal: env.Value, index: i}
 		if from := env.ValueFrom; from != nil {
 			v.literal, v.isSecret = from.String(), from.SecretKeyRef != nil
 		}
