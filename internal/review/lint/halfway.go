@@ -46,6 +46,13 @@ func checkHeldRollout(s *subject, r *reporter) {
 		for _, pods := range sets {
 			old := s.previousOf(pods.by)
 			isChanged := old == nil || !reflect.DeepEqual(old.get("spec", "template"), pods.by.get("spec", "template"))
+			for gates, effect := range podGates {
+				path := slices.Concat(pods.path, []string{gates})
+				if old != nil && pods.spec[gates] != nil && old.get(path...) == nil {
+					r.field(pods.by, path, "%s is new, and %s: drop it if no controller of the cluster does that",
+						gates, effect)
+				}
+			}
 			switch m := pods.by; m.groupKind() {
 			case kinds.Deployment:
 				if m.get("spec", "paused") == true && (isChanged || old.get("spec", "paused") != true) {
@@ -66,6 +73,12 @@ func checkHeldRollout(s *subject, r *reporter) {
 			}
 		}
 	}
+}
+
+// podGates are the fields by which pods wait for a controller.
+var podGates = map[string]string{
+	"schedulingGates": "pods are not scheduled until a controller removes the gates",
+	"readinessGates":  "pods are not ready until a controller sets the conditions",
 }
 
 // queueLabel is the label of Jobs that Kueue resumes.
@@ -167,7 +180,7 @@ func checkSharedClaim(old, m, claim *manifest, path []string, r *reporter) {
 		r.field(m, path, "%s (%s) is ReadWriteOncePod, so in an update the new pod stays pending while the earlier "+
 			"one runs: set strategy.type Recreate", claim.id, place)
 	case !hasMode("ReadWriteOnce") || old == nil:
-	case replicas > 1 && (old.replicas() < 2 || !old.mounts(claim)):
+	case replicas > 1 && (old.number(1, "spec", "replicas") < 2 || !old.mounts(claim)):
 		r.field(m, path, "%s (%s) is ReadWriteOnce, so of %d pods those on other nodes than the first one do not "+
 			"start: use a StatefulSet, or ReadWriteMany", claim.id, place, replicas)
 	case surge > 0 && old.mounts(claim) && old.text("spec", "strategy", "type") == "Recreate":
@@ -186,7 +199,7 @@ func (m *manifest) mounts(claim *manifest) bool {
 
 // rollout returns the number of pods of a Deployment, and how many more an update creates before it ends others.
 func (m *manifest) rollout() (replicas, surge int) {
-	replicas = int(m.replicas())
+	replicas = int(m.number(1, "spec", "replicas"))
 	if m.text("spec", "strategy", "type") == "Recreate" {
 		return replicas, 0
 	}
@@ -337,12 +350,4 @@ func checkRecreated(s *subject, r *reporter) {
 			}
 		}
 	}
-}
-
-// replicas returns the replicas of a workload, with the default of the API server.
-func (m *manifest) replicas() int64 {
-	if replicas, isSet := m.get("spec", "replicas").(int64); isSet {
-		return replicas
-	}
-	return 1
 }

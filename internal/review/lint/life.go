@@ -186,7 +186,9 @@ func checkReplacedAtOnce(old, m *manifest, r *reporter) {
 	}
 	for _, strategy := range []string{"strategy", "updateStrategy"} {
 		path := []string{"spec", strategy, "rollingUpdate", "maxUnavailable"}
-		isAll := m.get(path...) == "100%" || replicas > 1 && m.number(0, path...) >= replicas
+		isLast := old.number(1, "spec", "replicas") > 1 &&
+			m.get("spec", strategy, "rollingUpdate", "maxSurge") == int64(0)
+		isAll := m.get(path...) == "100%" || (replicas > 1 || isLast) && m.number(0, path...) >= replicas
 		if isAll && old.get(path...) != m.get(path...) && kinds.IsWorkload(m.groupKind()) &&
 			m.kind.Kind != "DaemonSet" {
 			r.field(m, path, "maxUnavailable %v lets an update stop all pods at one time: allow 1, or 25%%",
