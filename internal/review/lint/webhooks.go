@@ -188,6 +188,11 @@ func (s *subject) checkServer(r *reporter, m *manifest, service kinds.ID, path [
 	case len(pods) > 0 && isFixed && total == 0:
 		r.field(m, append(path, "service"), "the server behind it, %s (%s:%d), has replicas: 0, so all requests fail "+
 			"that need its answer: run it, or remove this", pods[0].by.id, pods[0].by.Path, pods[0].by.Line)
+	case len(pods) > 0 && s.lostPort(s.present(service, m), pods):
+		r.field(m, append(path, "service"), "%s leads to %s (%s:%d), which declares no port that the Service targets, "+
+			"as it did in the previous payload, so all requests fail that need an answer: correct targetPort, or "+
+			"the selector", service,
+			pods[0].by.id, pods[0].by.Path, pods[0].by.Line)
 	case policy != nil:
 		r.field(policy, []string{"spec", "ingress"}, "it lets only pods call %s (%s:%d), and the API server is not a "+
 			"pod, so requests fail for which %s (%s:%d) needs an answer: allow the port without from", pods[0].by.id,
@@ -197,6 +202,27 @@ func (s *subject) checkServer(r *reporter, m *manifest, service kinds.ID, path [
 			"server trusts no answer, and refuses all requests that need one: set it, or have it injected, as by the "+
 			"annotation cert-manager.io/inject-ca-from", service.Name, service.Namespace)
 	}
+}
+
+// lostPort reports whether none of the pods behind a Service declares a port that it targets, and some did so with the
+// Service of the previous payload. Pods need not declare ports.
+func (s *subject) lostPort(service *manifest, pods []podSet) bool {
+	old := s.previousOf(service)
+	if old == nil || old.podSelector() == nil || declareTarget(service, pods) {
+		return false
+	}
+	before := slices.DeleteFunc(slices.Clone(s.pods()[old.id.Namespace]), func(p podSet) bool {
+		return !old.podSelector().Matches(p.labels)
+	})
+	return declareTarget(old, before)
+}
+
+// declareTarget reports whether some pods declare a port that a Service targets.
+func declareTarget(service *manifest, pods []podSet) bool {
+	typed := convert[corev1.Service](service.Object().Object)
+	return typed != nil && slices.ContainsFunc(typed.Spec.Ports, func(port corev1.ServicePort) bool {
+		return slices.ContainsFunc(pods, func(p podSet) bool { return p.declares(p.targetOf(port)) })
+	})
 }
 
 // wasTrusted reports whether the API server trusted a server before, or could do without it.
