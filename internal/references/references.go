@@ -172,11 +172,12 @@ func (r rule) keysOf(within map[string]any) (keys []string) {
 
 // target returns the object that a rule's field refers to, without its name; empty if the rule is for another kind.
 func (f *finder) target(r rule, within map[string]any) kinds.ID {
-	if named, _ := within["kind"].(string); r.isKindNamed && named != r.to.Kind {
+	if named, _ := within["kind"].(string); r.isKindNamed && named != r.to.Kind ||
+		r.isGateway && named != "" && named != r.to.Kind {
 		return kinds.ID{}
 	}
 	namespace := f.object.GetNamespace()
-	if beside, _ := within["namespace"].(string); r.hasNamespace || r.isDeclared && beside != "" {
+	if beside, _ := within["namespace"].(string); r.hasNamespace || (r.isDeclared || r.isGateway) && beside != "" {
 		namespace = beside
 	}
 	id, _ := f.definitions.inScope(r.to, namespace)

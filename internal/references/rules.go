@@ -19,6 +19,8 @@ type rule struct {
 
 	isCertificate bool // the Secret must have a certificate and its key
 
+	isGateway bool // kind and namespace fields beside it are optional: Service, and the namespace of the object
+
 	isDeclared bool // an annotation declares the rule: a namespace field beside it may have the namespace of the object
 
 	consequence Consequence
@@ -72,6 +74,9 @@ var subjects = rule{
 	builtInName:  "default",
 }
 
+// backends are the Services of a route of the Gateway API.
+var backends = []rule{{path: "spec.rules.backendRefs.name", to: kinds.Service, isGateway: true}}
+
 // rules are the fields of other kinds, and those beside the pods of a workload.
 var rules = map[schema.GroupKind][]rule{
 	kinds.StatefulSet: {
@@ -100,6 +105,11 @@ var rules = map[schema.GroupKind][]rule{
 		{path: "spec.to.name", to: kinds.Service, isKindNamed: true},
 		{path: "spec.alternateBackends.name", to: kinds.Service, isKindNamed: true},
 	},
+	kinds.HTTPRoute: backends,
+	kinds.GRPCRoute: backends,
+	kinds.TLSRoute:  backends,
+	kinds.TCPRoute:  backends,
+	kinds.UDPRoute:  backends,
 	kinds.RoleBinding: {
 		{path: "roleRef.name", to: kinds.Role, isKindNamed: true},
 		{path: "roleRef.name", to: kinds.ClusterRole, isKindNamed: true},

@@ -253,7 +253,7 @@ func lostPorts(before, now corev1.ServiceSpec) (found []loss) {
 }
 
 // reportGap reports a Service whose selector changes after the labels of its pods: in between, it selects none. The
-// rule selector-ahead reports those that change before.
+// rule no-endpoints-yet reports those that change before.
 func (s *subject) reportGap(r *reporter, old, m *manifest) {
 	former, pods := old.podSelector(), s.podsWith(m.podSelector(), m, s.index)
 	if len(pods) > 0 && before(pods[0].by, m) && len(s.podsWith(former, m, s.index)) == 0 &&
