@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/review/mistakes"
+	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -63,23 +64,24 @@ func TestOutages(t *testing.T) {
 		trials[m.Family] = append(trials[m.Family], trial{m.Name, before, after, m.Shows, m.Alone})
 	}
 	trials["pages"] = trialsOfPages(t)
+	config := sandboxtest.Start(t, sandbox.Options{Nodes: 3}).Config
+	config.QPS = -1
 	number := 0
 	for family, members := range trials {
 		t.Run(family, func(t *testing.T) {
-			sandboxtest.NeedControlPlane(t)
 			var group errgroup.Group
 			group.SetLimit(maxTrials)
 			for _, member := range members {
 				number++
 				namespace := fmt.Sprintf("shop%03d", number)
 				if !member.isAlone {
-					group.Go(func() error { member.run(t, namespace); return nil })
+					group.Go(func() error { member.run(t, config, namespace); return nil })
 				}
 			}
 			_ = group.Wait()
 			for i, member := range members {
 				if member.isAlone {
-					member.run(t, fmt.Sprintf("shop%s%d", family, i))
+					member.run(t, config, fmt.Sprintf("shop%s%d", family, i))
 				}
 			}
 		})
@@ -119,10 +121,8 @@ func trialsOfPages(t *testing.T) (found []trial) {
 }
 
 // run applies the release before, and then the update, and awaits the lines that the update has to show.
-func (tt trial) run(t *testing.T, namespace string) {
+func (tt trial) run(t *testing.T, config *rest.Config, namespace string) {
 	t.Run(tt.name, func(t *testing.T) {
-		config := rest.CopyConfig(controlPlane.Sandbox(t).Config)
-		config.QPS = -1
 		before, after := parsed(t, tt.before, namespace), parsed(t, tt.after, namespace)
 		o := &observer{
 			config: config, client: kubernetes.NewForConfigOrDie(config), cluster: sandboxtest.Connect(t, config),

@@ -28,7 +28,7 @@ import (
 )
 
 var (
-	controlPlane = sandboxtest.New(sandbox.Options{Nodes: 3})
+	controlPlane = sandboxtest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 	update       = flag.Bool("update", false, "write the answers of the API server")
 )
 
