@@ -16,15 +16,15 @@ const DataLossAnnotation = "runlevel.dev/loses-data"
 // maxClaimPods limits the pods of a StatefulSet whose claims are named.
 const maxClaimPods = 100
 
-// Data are the objects of a release or a cluster that hold data: claims and custom resources.
+// Data are the objects of a release or a cluster that may hold data.
 type Data struct {
-	claims map[string][]kinds.ID // by namespace
-	custom map[schema.GroupKind][]kinds.ID
+	claims map[string][]kinds.ID           // by namespace
+	ofKind map[schema.GroupKind][]kinds.ID // custom resources, and other objects
 }
 
-// DataOf returns the objects with data among the objects of manifests.
+// DataOf returns the objects of manifests.
 func DataOf[M Referrer](manifests []M) Data {
-	d := Data{claims: map[string][]kinds.ID{}, custom: map[schema.GroupKind][]kinds.ID{}}
+	d := Data{claims: map[string][]kinds.ID{}, ofKind: map[schema.GroupKind][]kinds.ID{}}
 	for _, m := range manifests {
 		if !m.IsTombstone() {
 			d.Add(m.Object())
@@ -35,15 +35,21 @@ func DataOf[M Referrer](manifests []M) Data {
 
 // Add adds an object: one that holds data, or a StatefulSet, which has claims.
 func (d Data) Add(object *unstructured.Unstructured) {
-	kind, namespace := object.GroupVersionKind().GroupKind(), object.GetNamespace()
-	id := kinds.NewID(kind, namespace, object.GetName())
-	switch {
-	case kind == kinds.PersistentVolumeClaim:
-		d.claims[namespace] = append(d.claims[namespace], id)
-	case kind == kinds.StatefulSet:
-		d.claims[namespace] = append(d.claims[namespace], ClaimsOf(object)...)
-	case !kinds.Scheme().Recognizes(object.GroupVersionKind()):
-		d.custom[kind] = append(d.custom[kind], id)
+	if object.GroupVersionKind().GroupKind() != kinds.StatefulSet {
+		d.AddID(kinds.IDOf(object))
+		return
+	}
+	for _, claim := range ClaimsOf(object) {
+		d.AddID(claim)
+	}
+}
+
+// AddID adds an object by its ID.
+func (d Data) AddID(id kinds.ID) {
+	if kind := id.GroupKind(); kind == kinds.PersistentVolumeClaim {
+		d.claims[id.Namespace] = append(d.claims[id.Namespace], id)
+	} else {
+		d.ofKind[kind] = append(d.ofKind[kind], id)
 	}
 }
 
@@ -85,7 +91,7 @@ func (d Data) LostWith(before, after *unstructured.Unstructured) (lost []kinds.I
 	case kind == kinds.Namespace:
 		return d.claims[id.Name], nil
 	case kind == kinds.CustomResourceDefinition:
-		return append([]kinds.ID{id}, d.custom[kinds.DefinedBy(before)]...), nil
+		return append([]kinds.ID{id}, d.ofKind[kinds.DefinedBy(before)]...), nil
 	case kind == kinds.PersistentVolumeClaim || kind == kinds.PersistentVolume:
 		return []kinds.ID{id}, nil
 	default:
@@ -98,6 +104,9 @@ func lostClaims(before, after *unstructured.Unstructured) (lost []kinds.ID, fiel
 	claims, path := ClaimsOf(before), []string{"spec", "persistentVolumeClaimRetentionPolicy", "whenDeleted"}
 	if after != nil {
 		path[len(path)-1] = "whenScaled"
+		if _, isSet, _ := unstructured.NestedInt64(after.Object, "spec", "replicas"); !isSet {
+			return nil, nil // others may scale it
+		}
 		kept := ClaimsOf(after)
 		claims = slices.DeleteFunc(claims, func(id kinds.ID) bool { return slices.Contains(kept, id) })
 		before = after

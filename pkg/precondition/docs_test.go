@@ -99,8 +99,28 @@ func examples(t *testing.T) []*precondition.Facts {
 			Writers: []string{"group shop-developers", "system:serviceaccount:shop:ci"},
 		},
 		edited,
+		dataDeleted(t),
 		narrowed(t),
 	}
+}
+
+// dataDeleted is an update that deletes a claim, and a Namespace with one, for which it gives a reason.
+func dataDeleted(t *testing.T) *precondition.Facts {
+	f := &precondition.Facts{
+		Payload: release(t, "4.7.0", map[string]string{
+			"0000_10_web_data.yaml": `{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: web, ` +
+				`annotations: {release.openshift.io/delete: "true"}}}`,
+			"0000_10_web_old.yaml": `{apiVersion: v1, kind: Namespace, metadata: {name: old, annotations: ` +
+				`{release.openshift.io/delete: "true", runlevel.dev/loses-data: web has its own copy since 4.6}}}`,
+		}),
+		Record: history("4.7.0"),
+	}
+	claim, namespace := f.Payload.Manifests[0], f.Payload.Manifests[1]
+	f.Data = []precondition.DataLoss{
+		{Manifest: claim, Lost: []kinds.ID{claim.ID()}},
+		{Manifest: namespace, Lost: []kinds.ID{kinds.NewID(kinds.PersistentVolumeClaim, "old", "data")}},
+	}
+	return f
 }
 
 // narrowed is an update that changes a definition, on a cluster with Nodes and budgets that need attention.

@@ -71,6 +71,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, input Input) (*Facts, error
 	if !input.isApplied() {
 		advisory, cancel := context.WithTimeout(ctx, maxAdvice)
 		defer cancel()
+		f.readData(ctx, c, places)
 		f.readDefinitions(ctx, advisory, c, places)
 		f.readNodes(advisory, c, places)
 		f.readBudgets(advisory, c)

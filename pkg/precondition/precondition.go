@@ -41,6 +41,7 @@ type Facts struct {
 	Unserved         []UnservedManifest // manifests whose kind is not served, or not known to be
 	Stored           []StoredVersion    // versions that definitions lack, and in which objects may be stored
 
+	Data       []DataLoss           // manifests that delete objects with data
 	Narrowed   []NarrowedDefinition // definitions that allow less than those on the cluster
 	NotReady   []Obstacle           // Nodes that are not ready, if the release has pods
 	Shortages  []Obstacle           // workloads for whose pods the Nodes lack room
@@ -188,6 +189,7 @@ const (
 	MissingNamespace    = "MissingNamespace"
 	MissingRights       = "MissingRights"
 	DeletedInUse        = "DeletedInUse"
+	DeletedData         = "DeletedData"
 	StaleTombstone      = "StaleTombstone"
 	LostData            = "LostData"
 	HookEffects         = "HookEffects"
@@ -218,6 +220,7 @@ func Checks() []Check {
 		{MissingNamespace, "the namespace of objects without one of their own does not exist", judgeMissingNamespace},
 		{MissingRights, "a right that the update needs is missing", judgeRights},
 		{DeletedInUse, "a tombstone deletes an object that another manifest refers to", judgeUses},
+		{DeletedData, "a tombstone, or fewer replicas, delete data on the cluster", judgeData},
 		{StaleTombstone, "a tombstone has done its work in an earlier minor version", judgeTombstones},
 		{LostData, "a rollback recreates an object that a newer version has deleted", judgeLost},
 		{HookEffects, "a lifecycle hook has run since the version of a rollback", judgeHookEffects},
