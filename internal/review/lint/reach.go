@@ -189,11 +189,12 @@ func checkServiceNarrowed(s *subject, r *reporter) {
 			if before == nil || old.isTombstone || !s.shareCluster(old, m) {
 				continue
 			}
-			for _, loss := range slices.Concat(s.lossesOf(m, before.Spec, now.Spec), lostPorts(before.Spec, now.Spec)) {
+			for _, loss := range s.lossesOf(m, before.Spec, now.Spec) {
 				if loss.isLost {
 					r.field(m, strings.Split("spec."+loss.field, "."), "%s:%d %s", old.where(), old.Line, loss.text)
 				}
 			}
+			s.reportLostPorts(r, old, m, before.Spec.Ports, now.Spec.Ports)
 			s.reportGap(r, old, m)
 		}
 	})
@@ -234,19 +235,51 @@ func isLocal(spec corev1.ServiceSpec) bool {
 	return spec.InternalTrafficPolicy != nil && *spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal
 }
 
-// lostPorts returns the ports that a Service no longer has. Clients of a headless Service use those of the pods.
-func lostPorts(before, now corev1.ServiceSpec) (found []loss) {
-	isKept := before.ClusterIP == corev1.ClusterIPNone || now.Type == corev1.ServiceTypeExternalName
-	for _, port := range before.Ports {
-		i := slices.IndexFunc(now.Ports, func(other corev1.ServicePort) bool {
+// reportLostPorts reports the ports that a Service no longer has. Clients of a headless Service use those of the pods.
+func (s *subject) reportLostPorts(r *reporter, old, m *manifest, before, now []corev1.ServicePort) {
+	isKept := old.text("spec", "clusterIP") == corev1.ClusterIPNone || m.text("spec", "type") == "ExternalName"
+	indexOf := func(ports []corev1.ServicePort, port corev1.ServicePort) int {
+		return slices.IndexFunc(ports, func(other corev1.ServicePort) bool {
 			return other.Port == port.Port && isSameProtocol(other.Protocol, port.Protocol)
 		})
-		if i < 0 {
-			found = append(found, loss{!isKept, "ports", fmt.Sprintf("has port %d (%s), which clients still use: keep "+
-				"it beside the new ports", port.Port, cmp.Or(port.Protocol, corev1.ProtocolTCP))})
-		} else if other := now.Ports[i].NodePort; other > 0 && port.NodePort > 0 && other != port.NodePort {
-			found = append(found, loss{true, fmt.Sprintf("ports.%d.nodePort", i), fmt.Sprintf(
-				"has nodePort %d, which clients outside of the cluster still use: keep it", port.NodePort)})
+	}
+	for _, port := range before {
+		i := indexOf(now, port)
+		if i >= 0 {
+			if other := now[i].NodePort; other > 0 && port.NodePort > 0 && other != port.NodePort {
+				r.field(m, []string{"spec", "ports", strconv.Itoa(i), "nodePort"}, "%s:%d has nodePort %d, which "+
+					"clients outside of the cluster still use: keep it", old.where(), old.Line, port.NodePort)
+			}
+			continue
+		}
+		called := s.portsCalled(m.id)
+		haveMoved := !slices.Contains(called, port.Port) &&
+			slices.ContainsFunc(now, func(other corev1.ServicePort) bool {
+				return slices.Contains(called, other.Port) && indexOf(before, other) < 0
+			})
+		report, why := r.field, "which clients still use: keep it beside the new ports"
+		if haveMoved {
+			report, why = r.note, "and its clients in the payload use another port now: some fail until all are updated"
+		}
+		if !isKept {
+			report(m, []string{"spec", "ports"}, "%s:%d has port %d (%s), %s", old.where(), old.Line, port.Port,
+				cmp.Or(port.Protocol, corev1.ProtocolTCP), why)
+		}
+	}
+}
+
+// portsCalled returns the ports of a Service that objects and texts of the payload name by their numbers.
+func (s *subject) portsCalled(service kinds.ID) (found []int32) {
+	for _, c := range s.calls() {
+		if c.service == service {
+			found = append(found, c.port)
+		}
+	}
+	for _, use := range s.graph.Uses[service] {
+		for _, called := range use.By.calledPorts() {
+			if number, isNumber := called.port.(int64); isNumber && called.service == service {
+				found = append(found, int32(number)) //nolint:gosec // a port
+			}
 		}
 	}
 	return found

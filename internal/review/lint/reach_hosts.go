@@ -287,6 +287,9 @@ func (s *subject) callers() map[kinds.ID][]caller {
 			found[c.service] = append(found[c.service], caller{c, *c.pods})
 		}
 		for _, use := range s.graph.Uses[c.by.id] {
+			if len(use.Keys) > 0 && !slices.Contains(use.Keys, c.key) {
+				continue
+			}
 			for _, pods := range s.pods()[use.By.id.Namespace] {
 				if pods.by == use.By && c.pods == nil {
 					found[c.service] = append(found[c.service], caller{c, pods})

@@ -21,10 +21,15 @@ func checkUnreadChange(s *subject, r *reporter) {
 			return
 		}
 		for _, u := range s.usesOf(m) {
-			isNeeded := len(u.Keys) == 0 ||
-				slices.ContainsFunc(u.Keys, func(key string) bool { return slices.Contains(changed, key) })
-			if why := s.whyUnread(u, m); isNeeded && why != "" {
-				r.field(m, []string{m.dataField(changed[0]), changed[0]}, "%s has changed, and %s", changed[0], why)
+			i := slices.IndexFunc(changed, func(key string) bool {
+				return len(u.Keys) == 0 || slices.Contains(u.Keys, key)
+			})
+			if why := s.whyUnread(u, m); i >= 0 && why != "" {
+				verb := "has changed"
+				if _, wasSet := old.value(changed[i]); !wasSet {
+					verb = "is new"
+				}
+				r.field(m, []string{m.dataField(changed[i]), changed[i]}, "%s %s, and %s", changed[i], verb, why)
 				return
 			}
 		}
@@ -37,6 +42,8 @@ func (s *subject) whyUnread(u use, m *manifest) string {
 	place := fmt.Sprintf("%s (%s:%d)", u.By.id, u.By.Path, u.By.Line)
 	isKept, isReadOnce := s.keepsItsPods(u.By), isVariable(u.Reference) || u.By.mountsAlone(u.Reference)
 	switch _, isRemoved := u.By.TimeToLive(); {
+	case u.By.groupKind() == kinds.Job && !isRemoved && isKept && m.kind.Kind == "Secret": // it has no need of it
+		return ""
 	case u.By.groupKind() == kinds.Job && !isRemoved && isKept:
 		return place + " does not run again: give the Job a new name, and delete this one"
 	case !slices.Contains(rolledOut, u.By.kind.Kind) || !isReadOnce:
@@ -92,16 +99,13 @@ func changedKeys(old, m *manifest) (changed []string) {
 	if m.kind.Kind != "ConfigMap" && m.kind.Kind != "Secret" || m.kind.Group != "" {
 		return nil
 	}
-	for _, field := range dataFields {
-		before, _ := old.get(field).(map[string]any)
-		now, _ := m.get(field).(map[string]any)
-		for key, value := range now {
-			if !reflect.DeepEqual(before[key], value) {
-				changed = append(changed, key)
-			}
+	for _, key := range m.keys() {
+		before, wasText := old.value(key)
+		now, isText := m.value(key)
+		if before != now || wasText != isText || old.text("binaryData", key) != m.text("binaryData", key) {
+			changed = append(changed, key)
 		}
 	}
-	slices.Sort(changed)
 	return changed
 }
 

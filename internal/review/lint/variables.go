@@ -42,6 +42,8 @@ func checkMissingVariable(s *subject, r *reporter) {
 			case next != "":
 				c.report(r, nil, "no longer has the variable %s, but %s, and its image is the same: keep the name "+
 					"that its program reads", name, next)
+			case before.isWhole && !before.isSecret &&
+				(c.scriptReadsOthers(name) || s.lostHost(c.pods.by, before.value())):
 			case before.isWhole || before.isSecret:
 				c.report(r, nil, "no longer has the variable %s, and its image is the same: keep the variable "+
 					"until an image no longer reads it", name)
@@ -55,6 +57,30 @@ func checkMissingVariable(s *subject, r *reporter) {
 func (c *container) isSameProgram(s *subject) bool {
 	return c.before != nil && len(s.Images) == 0 && c.Image == c.before.Image &&
 		slices.Equal(c.Command, c.before.Command) && slices.Equal(c.Args, c.before.Args)
+}
+
+// scriptReadsOthers reports whether a container runs a script that reads variables, and not one of a name.
+func (c *container) scriptReadsOthers(name string) bool {
+	words := slices.Concat(c.Command, c.Args)
+	i := slices.Index(words, "-c") + 1
+	return i > 0 && i < len(words) && shellVariable.MatchString(words[i]) && !strings.Contains(words[i], "exec ") &&
+		!slices.ContainsFunc(shellVariable.FindAllStringSubmatch(words[i], -1), func(match []string) bool {
+			return match[1] == name
+		})
+}
+
+// shellVariable matches a variable in a script of a shell.
+var shellVariable = regexp.MustCompile(`\$\{?([A-Za-z_]\w*)`)
+
+// lostHost reports whether a value names a Service of the previous payload that this one does not have.
+func (s *subject) lostHost(m *manifest, value string) bool {
+	for _, match := range anyHost.FindAllStringSubmatch(value, -1) {
+		c, isService := s.serviceOf(text{by: m}, match[2])
+		if isService && s.isInPrevious(c.service) && s.present(c.service, m) == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // successorOf returns the new variable that has the value of a variable of the previous payload, or nearly its name; ""

@@ -51,10 +51,13 @@ func checkRBACDeletedFirst(s *subject, r *reporter) {
 	if len(grants) == 0 {
 		return
 	}
-	deleted := s.deletedWorkloads()
+	deleted, bound := s.deletedWorkloads(), s.boundAccounts()
 	for _, t := range grants {
 		isReported := false
 		for _, allowed := range s.allowedBy(t) {
+			if !bound[allowed] { // it gives no rights
+				continue
+			}
 			for _, w := range deleted[allowed] {
 				if isReported = s.shareCluster(t, w.last) && before(t, w.last); isReported {
 					r.at(t, "%s needs it, and is only deleted later, by %s:%d: delete that first", w.id, w.last.Path,
@@ -67,6 +70,22 @@ func checkRBACDeletedFirst(s *subject, r *reporter) {
 			}
 		}
 	}
+}
+
+// boundAccounts returns the ServiceAccounts that bindings of this or the previous payload name.
+func (s *subject) boundAccounts() map[kinds.ID]bool {
+	found := map[kinds.ID]bool{}
+	for _, x := range []*index{s.index, s.previous} {
+		if x == nil {
+			continue
+		}
+		for _, m := range slices.Concat(x.byKind[kinds.RoleBinding], x.byKind[kinds.ClusterRoleBinding]) {
+			for _, account := range s.allowedBy(m) {
+				found[account] = true
+			}
+		}
+	}
+	return found
 }
 
 // A deletedWorkload is a workload that an update deletes, and the tombstone that deletes it.
