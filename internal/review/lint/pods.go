@@ -167,13 +167,24 @@ func each[T any](s *subject, kind schema.GroupKind, check func(*manifest, *T)) {
 	}
 }
 
-// selected returns the pods that an object selects, and whether it is certain that no others exist.
+// selected returns the pods that an object selects, and whether it is certain that no others exist: only pods of the
+// payload may have all the labels by which one of its workloads knows its own.
 func (s *subject) selected(m *manifest) (found []podSet, selector labels.Selector, areAll bool) {
 	selector = m.podSelector()
 	if selector == nil {
 		return nil, nil, false
 	}
-	return s.podsWith(selector, m, s.index), selector, !s.othersMakePods(m.id.Namespace)
+	found = s.podsWith(selector, m, s.index)
+	isOwn := slices.ContainsFunc(found, func(pods podSet) bool {
+		own, _ := pods.by.get("spec", "selector", "matchLabels").(map[string]any)
+		for key, value := range own {
+			if exact, isExact := selector.RequiresExactMatch(key); !isExact || exact != value {
+				return false
+			}
+		}
+		return len(own) > 0
+	})
+	return found, selector, isOwn || !s.othersMakePods(m.id.Namespace)
 }
 
 // podsWith returns the pods of a payload that a selector of a manifest matches.
@@ -238,8 +249,7 @@ func isSameProtocol(a, b corev1.Protocol) bool {
 }
 
 // othersMakePods reports whether others than the payload may create pods in a namespace: the namespace is not the
-// payload's, a program of the payload may create workloads in it, or it has custom resources, for which a controller
-// may create pods.
+// payload's, a program of the payload may create workloads in it, or a controller may do so for its custom resources.
 func (s *subject) othersMakePods(namespace string) bool {
 	creators := s.creators()
 	for _, kind := range []schema.GroupKind{kinds.Pod, kinds.Deployment,
@@ -248,6 +258,11 @@ func (s *subject) othersMakePods(namespace string) bool {
 			return true
 		}
 	}
+	return s.hasForeignKinds(namespace)
+}
+
+// hasForeignKinds reports whether a namespace has custom resources of others, whose controllers may create objects.
+func (s *subject) hasForeignKinds(namespace string) bool {
 	return slices.ContainsFunc(s.inside[namespace], func(m *manifest) bool {
 		return !kinds.Scheme().Recognizes(m.kind) && len(s.defines[m.groupKind()]) == 0
 	})

@@ -82,14 +82,14 @@ func (p podSet) texts() (found []text) {
 }
 
 // texts returns the variables, arguments and settings of the payload.
-func (s *subject) texts() (found []text) {
-	for _, sets := range s.pods() {
+func (ix *index) texts() (found []text) {
+	for _, sets := range ix.pods() {
 		for _, pods := range sets {
 			found = append(found, pods.texts()...)
 		}
 	}
 	for kind, field := range map[schema.GroupKind]string{kinds.ConfigMap: "data", kinds.Secret: "stringData"} {
-		for _, m := range s.byKind[kind] {
+		for _, m := range ix.byKind[kind] {
 			values, _ := m.get(field).(map[string]any)
 			for key, value := range values {
 				if value, isText := value.(string); isText && len(value) <= maxText && !m.isTombstone {
@@ -223,10 +223,18 @@ func (s *subject) reportMissingHost(r *reporter, c call) {
 		old := s.previous.byID[id][0]
 		r.field(c.by, c.path, "%s names the host %s, and the payload no longer has %s (%s:%d): name another host",
 			c.name(), c.host, id, old.where(), old.Line)
-	case c.isFull && creators.creatorOf(id) == "" && !s.othersMakePods(id.Namespace):
+	case c.isFull && creators.creatorOf(id) == "" && !s.hasForeignKinds(id.Namespace) &&
+		(s.isNewHost(c.host) || !s.othersMakePods(id.Namespace)):
 		r.field(c.by, c.path, "%s names the host %s, and nothing in the payload creates %s: correct the name, or "+
 			"list it as known in the configuration", c.name(), c.host, id)
 	}
+}
+
+// isNewHost reports whether nothing in the previous payload names a host.
+func (s *subject) isNewHost(host string) bool {
+	return s.previous != nil && !slices.ContainsFunc(s.previous.texts(), func(text text) bool {
+		return strings.Contains(text.value, host)
+	})
 }
 
 // reportPodHost reports the host of a pod that its StatefulSet does not have.
