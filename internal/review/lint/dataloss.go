@@ -147,6 +147,7 @@ func checkFieldsLost(s *subject, r *reporter) {
 		if m.groupKind() != kinds.CustomResourceDefinition || m.IsCreateOnly() {
 			return
 		}
+		reportLessAllowed(old, m, r)
 		var lost []crdchange.Field
 		why := "the schema no longer has them"
 		if change := crdchange.Compare(old.Object().Object, m.Object().Object); change != nil {
@@ -165,10 +166,9 @@ func checkFieldsLost(s *subject, r *reporter) {
 		}
 		var names, minor []string
 		for _, field := range lost {
-			isDeep := strings.Count(field.Path, ".") > 3 // of an embedded type of Kubernetes, most often
 			switch {
 			case strings.HasPrefix(field.Path, "status"): // controllers write it again
-			case isDeep || strings.Contains(strings.ToLower(old.describedAs(field)), "deprecated"):
+			case isDeep(field) || strings.Contains(strings.ToLower(old.describedAs(field)), "deprecated"):
 				minor = append(minor, field.Path)
 			default:
 				names = append(names, field.Path)
@@ -184,6 +184,45 @@ func checkFieldsLost(s *subject, r *reporter) {
 				old.place())
 		}
 	})
+}
+
+// isDeep reports whether a field is of an embedded type of Kubernetes, most often.
+func isDeep(field crdchange.Field) bool { return strings.Count(field.Path, ".") > 3 }
+
+// reportLessAllowed reports fields that existing objects may lack or have with another value, and requests that a
+// definition no longer allows.
+func reportLessAllowed(old, m *manifest, r *reporter) {
+	var why []string
+	add := func(field crdchange.Field, how string) {
+		text := field.Path + " is " + how
+		if !isDeep(field) && strings.HasPrefix(field.Path, "spec.") && !slices.Contains(why, text) {
+			why = append(why, text)
+		}
+	}
+	if change := crdchange.Compare(old.Object().Object, m.Object().Object); change != nil {
+		for _, field := range change.RequiredFields {
+			add(field, "required now")
+		}
+		for _, field := range change.NarrowedFields {
+			if !strings.HasPrefix(field.How, "one of a list") { // the program has allowed no others, most often
+				add(field.Field, field.How)
+			}
+		}
+	}
+	if len(why) > 0 {
+		r.field(m, []string{"spec", "versions"}, "%s, and the objects in clusters may be as %s allows, so the API "+
+			"server refuses their next change: allow both, or add a version with a conversion",
+			printable.Few(why, 3), old.place())
+	}
+	for _, name := range m.servedVersions() {
+		for _, part := range []string{"status", "scale"} {
+			if path := []string{"subresources", part}; fieldAt(old.versions()[name], path) != nil &&
+				fieldAt(m.versions()[name], path) == nil {
+				r.field(m, []string{"spec", "versions"}, "%s no longer has the subresource %s of %s, and requests to "+
+					"it fail: keep it while a program uses it", name, part, old.place())
+			}
+		}
+	}
 }
 
 // describedAs returns the description of a field of a definition.

@@ -122,7 +122,15 @@ func checkProtectionDropped(s *subject, r *reporter) {
 			}
 		}
 	})
-	s.pairs(func(old, m *manifest) { checkReplacedAtOnce(old, m, r) })
+	s.pairs(func(old, m *manifest) {
+		s.checkReplacedAtOnce(old, m, r)
+		policy := []string{"spec", "concurrencyPolicy"}
+		had, has := cmp.Or(old.text(policy...), "Allow"), cmp.Or(m.text(policy...), "Allow")
+		if m.groupKind() == kinds.CronJob && had != "Allow" && has == "Allow" {
+			r.field(m, policy, "concurrencyPolicy Allow starts a Job while the one before still runs, and with the %s "+
+				"of %s only one runs at a time: keep it", had, old.place())
+		}
+	})
 	each(s, kinds.PriorityClass, func(m *manifest, class *schedulingv1.PriorityClass) {
 		if class.GlobalDefault && !slices.ContainsFunc(s.previous.byKind[kinds.PriorityClass],
 			func(old *manifest) bool {
@@ -149,9 +157,10 @@ const maxSlowStart = 60
 // checkContainerProtection looks for probes and memory of a container that the update removes or lowers.
 func checkContainerProtection(old *manifest, before corev1.Container, pods podSet, index int, r *reporter) {
 	field, place, now := "containers|"+strconv.Itoa(index), old.place(), pods.typed().Containers[index]
-	if before.ReadinessProbe != nil && now.ReadinessProbe == nil && now.StartupProbe == nil {
-		pods.field(r, field, "the container %s no longer has the readinessProbe of %s: it gets requests before it "+
-			"can answer them, and rollouts do not wait for it", now.Name, place)
+	if before.ReadinessProbe != nil && now.ReadinessProbe == nil &&
+		(now.StartupProbe == nil || before.StartupProbe != nil) { // else perhaps it is the startupProbe now
+		pods.field(r, field, "the container %s no longer has the readinessProbe of %s: it gets requests "+
+			"while it can't answer them", now.Name, place)
 	}
 	if now.LivenessProbe != nil && before.LivenessProbe != nil {
 		seconds := patience(cmp.Or(now.StartupProbe, now.LivenessProbe))
@@ -177,10 +186,10 @@ func checkContainerProtection(old *manifest, before corev1.Container, pods podSe
 }
 
 // checkReplacedAtOnce looks for strategies that let an update stop all pods at one time.
-func checkReplacedAtOnce(old, m *manifest, r *reporter) {
+func (s *subject) checkReplacedAtOnce(old, m *manifest, r *reporter) {
 	replicas := m.number(1, "spec", "replicas")
 	if m.text("spec", "strategy", "type") == "Recreate" && old.text("spec", "strategy", "type") != "Recreate" &&
-		m.kind.Kind == "Deployment" && replicas > 1 {
+		m.kind.Kind == "Deployment" && max(replicas, s.leastPods(m)) > 1 {
 		r.field(m, []string{"spec", "strategy", "type"}, "Recreate stops all pods before an update starts new ones, "+
 			"and %s replaces them one after the other: keep RollingUpdate", old.place())
 	}

@@ -166,8 +166,12 @@ func checkNeverStarts(s *subject, r *reporter) {
 					container.Name)
 			}
 		}
+		for i, container := range spec.InitContainers {
+			checkOneWord(pods, container, "initContainers|"+strconv.Itoa(i), r)
+		}
 		for i, container := range spec.Containers {
 			field := "containers|" + strconv.Itoa(i)
+			checkOneWord(pods, container, field, r)
 			user, isNonRoot := userOf(spec, container)
 			if isNonRoot && user != nil && *user == 0 {
 				pods.field(r, field, "runAsNonRoot is true and runAsUser is 0 for the container %s, so the kubelet "+
@@ -186,6 +190,22 @@ func checkNeverStarts(s *subject, r *reporter) {
 			}
 		}
 	})
+}
+
+// checkOneWord looks for commands that have their arguments in one word with the program.
+func checkOneWord(pods podSet, container corev1.Container, field string, r *reporter) {
+	commands := map[string][]string{"command": container.Command}
+	for i, probe := range probesOf(container) {
+		if probe != nil && probe.Exec != nil {
+			commands[probeNames[i]+"|exec|command"] = probe.Exec.Command
+		}
+	}
+	for key, command := range commands {
+		if len(command) > 0 && strings.Contains(strings.TrimSpace(command[0]), " ") {
+			pods.field(r, field+"|"+key, "%s of the container %s starts no shell, and no program has the name %q: "+
+				"make each word an item of its own", strings.ReplaceAll(key, "|", "."), container.Name, command[0])
+		}
+	}
 }
 
 // userOf returns the user of a container, nil if the image has it, and whether it must not be root.
@@ -223,6 +243,7 @@ func checkNeverRuns(s *subject, r *reporter) {
 		return
 	}
 	s.pairs(func(old, m *manifest) {
+		checkDeadlineLowered(old, m, r)
 		before, now := periodOf(old), periodOf(m)
 		if before > 0 && now > 0 && (now > maxChange*before || before > maxChange*now) {
 			r.field(m, []string{"spec", "schedule"}, "the schedule %s starts a Job every %s on average, and that of "+
@@ -247,6 +268,21 @@ func periodOf(m *manifest) time.Duration {
 		last = schedule.Next(last)
 	}
 	return last.Sub(first) / 100
+}
+
+// maxShortDeadline is the time, in seconds, in which many Jobs do not complete.
+const maxShortDeadline = 300
+
+// checkDeadlineLowered looks for Jobs that have much less time than before.
+func checkDeadlineLowered(old, m *manifest, r *reporter) {
+	for _, path := range [][]string{{"spec"}, {"spec", "jobTemplate", "spec"}} {
+		path = append(path, "activeDeadlineSeconds")
+		before, now := old.number(0, path...), m.number(0, path...)
+		if now >= minDeadline && now < maxShortDeadline && before >= 10*now {
+			r.field(m, path, "activeDeadlineSeconds %d stops the Job after that time, and %s allows %d: allow as much "+
+				"as the Job may need", now, old.place(), before)
+		}
+	}
 }
 
 // checkJobEnds looks for Jobs that never complete.

@@ -191,7 +191,7 @@ func (s *subject) checkQuota(m *manifest, key corev1.ResourceName, hard resource
 		}
 		seen[pods.by.id] = true // of an object's variants for different clusters, one counts
 		if isCount {
-			needed.Add(*resource.NewQuantity(s.leastPods(pods), resource.DecimalSI))
+			needed.Add(*resource.NewQuantity(s.leastPods(pods.by), resource.DecimalSI))
 			continue
 		}
 		for _, container := range pods.typed().Containers {
@@ -202,7 +202,7 @@ func (s *subject) checkQuota(m *manifest, key corev1.ResourceName, hard resource
 					pods.by.place())
 				return
 			}
-			amount.Mul(s.leastPods(pods))
+			amount.Mul(s.leastPods(pods.by))
 			needed.Add(*amount)
 		}
 	}
@@ -229,15 +229,18 @@ func (s *subject) checkObjectCount(m *manifest, key corev1.ResourceName, hard re
 }
 
 // leastPods returns the number of pods that a workload has at least, without Jobs.
-func (s *subject) leastPods(pods podSet) int64 {
-	if !pods.restarts() {
+func (s *subject) leastPods(m *manifest) int64 {
+	replicas, autoscaler := m.number(1, "spec", "replicas"), s.autoscalerOf(m.id)
+	switch {
+	case !(podSet{by: m}).restarts():
 		return 0
+	case autoscaler == nil:
+		return replicas
+	case autoscaler.groupKind() == kinds.HorizontalPodAutoscaler:
+		return autoscaler.number(1, "spec", "minReplicas") // whatever the workload has
+	default:
+		return min(replicas, 1)
 	}
-	replicas := pods.by.number(1, "spec", "replicas")
-	if autoscaler := s.autoscalerOf(pods.by.id); autoscaler != nil {
-		return min(replicas, autoscaler.number(1, "spec", "minReplicas"))
-	}
-	return replicas
 }
 
 // checkContested looks for budgets and autoscalers of the same pods.
