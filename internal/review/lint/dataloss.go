@@ -277,7 +277,7 @@ func checkClaimShared(s *subject, r *reporter) {
 			}
 			r.field(writer.by, writer.field, "another pod of the payload has %s (%s), which is ReadWriteOnce: on "+
 				"another node the pod waits for the volume, and on the same node both write the same files: use a "+
-				"claim that is ReadWriteMany, or one writer", m.id, m.place())
+				"ReadWriteMany claim, or one writer", m.id, m.place())
 		}
 	})
 }

@@ -204,7 +204,7 @@ func (s *subject) isNewData(now podSet, earlier, present place) bool {
 	return len(made) > 0 && !isFilled && !s.data().HasClaim(present.claim)
 }
 
-// unmounted returns the field that leaves a directory without a volume, of a container that is otherwise as before; nil
+// unmounted returns the field that leaves a directory without a volume, of an otherwise unchanged container; nil
 // if the program may write elsewhere.
 func (s *subject) unmounted(old, now podSet, earlier place, index int) []string {
 	before, after := old.typed().Containers[earlier.container], now.typed().Containers[index]
