@@ -227,6 +227,9 @@ var podDefaults = map[string]any{
 // freeKeys are the mappings whose keys are not field names.
 var freeKeys = []string{"labels", "annotations", "nodeSelector", "matchLabels"}
 
+// IsSamePod reports whether a change within a template of pods only writes the same in another way.
+func IsSamePod(change Difference) bool { return isSameQuantity(change) || isPodDefault(change) }
+
 // isPodDefault reports whether a change only adds or removes a default.
 func isPodDefault(change Difference) bool {
 	last := change.Path[len(change.Path)-1]

@@ -152,7 +152,7 @@ func (o ObjectPreview) entry() ObjectPlan {
 			e.Definition = crdchange.Compare(live, planned)
 		}
 	}
-	e.findRestart(planned)
+	e.findRestart(live, planned)
 	e.Hooks = o.hooks()
 	o.addLoss(&e)
 	return e

@@ -27,16 +27,20 @@ func Compare(base, target *payload.Payload, refusals map[*payload.Manifest][]fie
 		step.addLoss(data, c.from.manifests[storedID(m)], m)
 		p.Steps = append(p.Steps, step)
 	}
-	deletions := c.cascadeOf(base.Manifests, steps)
+	deletions, left := c.cascadeOf(base.Manifests, steps), slices.Clone(steps)
 	for _, m := range base.Manifests {
-		if c.isAbsent(m) {
-			p.Absent = append(p.Absent, c.planAbsent(m, deletions))
+		if !c.isAbsent(m) {
+			continue
+		}
+		absent := c.planAbsent(m, deletions)
+		if p.Absent = append(p.Absent, absent); absent.Action == Dropped || absent.Action == LeftOut {
+			left = append(left, m)
 		}
 	}
 	p.findRenamed()
 	p.count()
 	p.warn(slices.Concat(c.contradictions(steps, deletions), refusedObjects(p.Steps, steps, refusals),
-		droppedReplicas(p.Steps, steps), c.unreachable(base.Manifests, steps))...)
+		droppedReplicas(p.Steps, steps), c.unreachable(base.Manifests, left))...)
 	return p
 }
 
@@ -214,7 +218,7 @@ func (o *ObjectPlan) compare(old, m *payload.Manifest) {
 	if isRefused && m.IsRecreated() {
 		o.markRecreated(kind, m.Foreign().IsHookJob())
 	}
-	o.findRestart(after)
+	o.findRestart(before, after)
 	if kind == kinds.CustomResourceDefinition && !o.CreateOnly {
 		o.Definition = crdchange.Compare(before, after)
 	}

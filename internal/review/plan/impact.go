@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
@@ -56,15 +57,31 @@ func appendNew(all []kinds.ID, more ...kinds.ID) []kinds.ID {
 var restarting = []schema.GroupKind{kinds.Deployment, kinds.StatefulSet, kinds.DaemonSet}
 
 // findRestart finds out whether the pods of a changed workload are replaced.
-func (o *ObjectPlan) findRestart(planned map[string]any) {
+func (o *ObjectPlan) findRestart(before, planned map[string]any) {
 	if !slices.Contains(restarting, o.GroupKind()) || o.Action != Changed || o.CreateOnly {
 		return
 	}
-	strategy, _, _ := unstructured.NestedString(planned, "spec", "updateStrategy", "type")
-	isPaused, _, _ := unstructured.NestedBool(planned, "spec", "paused")
-	isRolled := strategy != "OnDelete" && !isPaused && len(o.Refused()) == 0 &&
+	hasPods := replicasOf(before) > 0 && replicasOf(planned) > 0
+	isRolled := !isHeld(planned) && len(o.Refused()) == 0 &&
 		slices.ContainsFunc(o.Changes, func(change FieldChange) bool {
-			return strings.HasPrefix(change.Path.String(), "spec.template")
+			return strings.HasPrefix(change.Path.String(), "spec.template") && !fields.IsSamePod(change.Difference)
 		})
-	o.Restarts = o.Recreated || isRolled
+	o.Restarts = hasPods && (o.Recreated || isRolled)
+}
+
+// replicasOf returns the number of pods of a workload: 1 unless it is set.
+func replicasOf(workload map[string]any) int64 {
+	replicas, isSet, _ := unstructured.NestedInt64(workload, "spec", "replicas")
+	if !isSet {
+		return 1
+	}
+	return replicas
+}
+
+// isHeld reports whether the controller of a workload keeps its pods when their template changes.
+func isHeld(workload map[string]any) bool {
+	strategy, _, _ := unstructured.NestedString(workload, "spec", "updateStrategy", "type")
+	isPaused, _, _ := unstructured.NestedBool(workload, "spec", "paused")
+	first, _, _ := unstructured.NestedInt64(workload, "spec", "updateStrategy", "rollingUpdate", "partition")
+	return strategy == "OnDelete" || isPaused || first > 0 && first >= replicasOf(workload)
 }

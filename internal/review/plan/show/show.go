@@ -60,7 +60,7 @@ func updates() map[plan.UpdateKind]string {
 // not know the last.
 func (pr Printer) Impact() string {
 	impact := pr.Plan.Impact
-	restarts, data, reach := "Restarts nothing", "loses no data", "everything stays reachable"
+	restarts, data, reach := "Restarts nothing", "loses no data", "everything that stays is still reachable"
 	if ids := impact.Restarts; len(ids) > 0 {
 		restarts = "Restarts " + countAndName(ids, "workload")
 	}
@@ -68,7 +68,7 @@ func (pr Printer) Impact() string {
 		data = "loses the data of " + countAndName(ids, "object")
 	}
 	if ids := impact.Unreachable; len(ids) > 0 {
-		reach = "makes " + countAndName(ids, "object") + " unreachable"
+		reach = "makes " + countAndName(ids, "object") + " at least partly unreachable"
 	}
 	if pr.Plan.Cluster != nil {
 		return restarts + ", and " + data + "."

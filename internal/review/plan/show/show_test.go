@@ -133,8 +133,8 @@ func TestImpact(t *testing.T) {
 		found plan.Plan
 		want  string
 	}{
-		{plan.Plan{}, "Restarts nothing, loses no data, and everything stays reachable."},
-		{plan.Plan{Impact: all}, restarts + loses + ", and makes 1 object (Service web) unreachable."},
+		{plan.Plan{}, "Restarts nothing, loses no data, and everything that stays is still reachable."},
+		{plan.Plan{Impact: all}, restarts + loses + ", and makes 1 object (Service web) at least partly unreachable."},
 		{plan.Plan{Impact: all, Cluster: &plan.ClusterInfo{}}, restarts + "and " + loses + "."},
 	} {
 		printer := show.Printer{Plan: &test.found}
