@@ -12,7 +12,6 @@ import (
 
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -60,11 +59,6 @@ func checkHeldRollout(s *subject, r *reporter) {
 						"template, and the update waits for them: drop paused")
 				}
 				checkSlowRollout(old, pods, r)
-			case kinds.Job:
-				if m.get("spec", "suspend") == true && old == nil && m.Object().GetLabels()[queueLabel] == "" {
-					r.field(m, []string{"spec", "suspend"}, "a suspended Job does not run, and the update "+
-						"waits for its end: drop suspend")
-				}
 			case kinds.StatefulSet, kinds.DaemonSet:
 				if old != nil {
 					s.checkUpdateStrategy(old, pods, isChanged, r)
@@ -80,9 +74,6 @@ var podGates = map[string]string{
 	"schedulingGates": "pods are not scheduled until a controller removes the gates",
 	"readinessGates":  "pods are not ready until a controller sets the conditions",
 }
-
-// queueLabel is the label of Jobs that Kueue resumes.
-const queueLabel = "kueue.x-k8s.io/queue-name"
 
 // checkUpdateStrategy looks for strategies by which a StatefulSet or a DaemonSet keeps pods of an earlier template.
 func (s *subject) checkUpdateStrategy(old *manifest, pods podSet, isChanged bool, r *reporter) {
@@ -262,46 +253,25 @@ var restored = map[schema.GroupKind][]struct{ path, value, effect string }{
 		{"spec.externalTrafficPolicy", "Cluster", "pods no longer see the addresses of clients"},
 	},
 	kinds.HorizontalPodAutoscaler: {{"spec.minReplicas", "1", "one pod is left when there is little load"}},
-	kinds.StatefulSet:             {{"spec.updateStrategy.type", "RollingUpdate", "all pods are replaced"}},
-	kinds.CustomResourceDefinition: {
-		{"spec.conversion.strategy", "None", "objects of other versions lose the fields that only their version has"},
-	},
 }
 
 func checkDefaultRestored(s *subject, r *reporter) {
 	s.pairs(func(old, m *manifest) {
 		if old.annotations[deploymenthook.Annotation] != "" && m.annotations[deploymenthook.Annotation] == "" {
-			r.at(m, "the annotation %s is dropped, which %s:%d has: rollouts no longer run its hooks, keep it",
-				deploymenthook.Annotation, old.where(), old.Line)
+			r.at(m, "the annotation %s is dropped, which %s has: rollouts no longer run its hooks: keep it",
+				deploymenthook.Annotation, old.place())
 		}
 		for _, field := range restored[m.groupKind()] {
 			path := strings.Split(field.path, ".")
 			before := old.get(path...)
 			if before == nil || m.get(path...) != nil || fmt.Sprint(before) == field.value ||
-				m.kind.Kind == "Service" && m.text("spec", "type") != old.text("spec", "type") ||
-				m.kind.Kind == "StatefulSet" && before != "OnDelete" {
+				m.kind.Kind == "Service" && m.text("spec", "type") != old.text("spec", "type") {
 				continue
 			}
-			r.field(m, []string{"spec"}, "%s is dropped, which is %v in %s:%d, and becomes %s: %s: keep it, or write "+
-				"the default", field.path, before, old.where(), old.Line, field.value, field.effect)
+			r.field(m, []string{"spec"}, "%s is dropped, which is %v in %s, and becomes %s, so that %s: keep it, or "+
+				"write the default", field.path, before, old.place(), field.value, field.effect)
 		}
 	})
-	s.podPairs(func(old, now podSet) {
-		for i, container := range now.typed().Containers {
-			hadPreStop := slices.ContainsFunc(old.typed().Containers, func(c corev1.Container) bool {
-				return c.Name == container.Name && hasPreStop(c)
-			})
-			if hadPreStop && !hasPreStop(container) {
-				r.field(now.by, append(slices.Clone(now.path), "containers", fmt.Sprint(i)), "lifecycle.preStop is "+
-					"dropped, which %s:%d has: the container %s ends at once, while requests still arrive: keep it",
-					old.by.where(), old.by.Line, container.Name)
-			}
-		}
-	})
-}
-
-func hasPreStop(container corev1.Container) bool {
-	return container.Lifecycle != nil && container.Lifecycle.PreStop != nil
 }
 
 // checkChangeNotMade looks for changes of manifests that do not change their objects.
@@ -334,20 +304,18 @@ func checkChangeNotMade(s *subject, r *reporter) {
 // lostWith are the things that an object of a kind loses if it is deleted and created again.
 var lostWith = map[schema.GroupKind]string{kinds.Deployment: "all its pods", kinds.Service: "its address"}
 
-// checkRecreated looks for Deployments and Services that an update deletes and creates again. That of a StatefulSet may
-// be the only way to change its claims.
+// checkRecreated looks for Deployments and Services that an update deletes and creates again because of the annotation
+// of an earlier release. That of a StatefulSet may be the only way to change its claims.
 func checkRecreated(s *subject, r *reporter) {
-	for _, warning := range s.update.Warnings {
-		lost, isServing := lostWith[warning.GroupKind()]
-		if warning.Reason != plan.Recreation || !isServing {
-			continue
+	s.pairs(func(old, m *manifest) {
+		lost, isServing := lostWith[m.groupKind()]
+		if !isServing || !m.IsRecreated() || !old.IsRecreated() {
+			return
 		}
-		for _, m := range s.byID[warning.ID] {
-			if !m.isTombstone && m.annotations[recreate] != "" {
-				r.field(m, annotation(recreate), "the update deletes it with %s before it creates it again, and "+
-					"nothing serves in between: give it another name, and delete this one in a later release", lost)
-				break
-			}
+		if changed := refused(old, m); len(changed) > 0 {
+			r.field(m, changed[0].Path.Keys(), "%s differs from %s, and by the annotation %s, which is not new, the update "+
+				"deletes it with %s before it creates it again: take the change back, or give it another name",
+				changed[0].Path, old.place(), recreate, lost)
 		}
-	}
+	})
 }

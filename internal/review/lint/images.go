@@ -87,25 +87,28 @@ var digits = regexp.MustCompile(`[0-9]+`)
 
 // checkChangedImage looks for a misspelt, a mutable, or an older image.
 func checkChangedImage(old podSet, earlier image, now containerImage, r *reporter) {
-	next, place := parseImage(now.name), old.by.where()
+	next, place := parseImage(now.name), old.by.place()
 	switch before, after := versionOf(earlier.tag), versionOf(next.tag); {
 	case earlier.repository == earlier.registry()+"/"+strings.TrimPrefix(next.repository, "localhost/"):
-		r.field(now.by, now.path, "%s no longer names the registry %s of %s:%d, and nodes look for it elsewhere: name "+
-			"that registry", now.name, earlier.registry(), place, old.by.Line)
+		r.field(now.by, now.path, "%s no longer names the registry %s of %s, and nodes look for it elsewhere: name "+
+			"that registry", now.name, earlier.registry(), place)
 	case earlier.repository != next.repository:
 		if printable.EditDistance(earlier.repository, next.repository) <= 2 &&
 			digits.ReplaceAllString(earlier.repository, "") != digits.ReplaceAllString(next.repository, "") {
-			r.field(now.by, now.path, "%s is nearly %s of %s:%d: if it is a misspelling, no node can pull it and new "+
-				"pods do not start: correct it", next.repository, earlier.repository, place, old.by.Line)
+			r.field(now.by, now.path, "%s is nearly %s of %s: if it is a misspelling, no node can pull it and new "+
+				"pods do not start: correct it", next.repository, earlier.repository, place)
 		}
 	case next.isMutable() && !earlier.isMutable():
-		r.field(now.by, now.path, "%s is the latest image and no version, and %s:%d has %s: pods that start later get "+
-			"other versions, and no rollback gets the earlier one: name a version", now.name, place, old.by.Line,
+		r.field(now.by, now.path, "%s is the latest image and no version, and %s has %s: pods that start later get "+
+			"other versions, and no rollback gets the earlier one: name a version", now.name, place,
 			earlier.tag+earlier.digest)
-	case before != nil && after != nil && after.LessThan(before) &&
-		(before.Major() < 1000 || after.Major() >= 1000):
-		r.field(now.by, now.path, "%s is older than %s of %s:%d: it may not read the data that the later version has "+
-			"written: name that or a later version", now.name, earlier.tag, place, old.by.Line)
+	case before == nil || after == nil || !after.LessThan(before) || before.Major() >= 1000 && after.Major() < 1000:
+	case !old.hasClaims():
+		r.note(now.by, now.path, "%s is older than %s of %s: if that is no rollback, name a later version", now.name,
+			earlier.tag, place)
+	case before.Major() == after.Major(): // data-unreadable reports others
+		r.field(now.by, now.path, "%s is older than %s of %s: it may not read the data that the later version has "+
+			"written: name that or a later version", now.name, earlier.tag, place)
 	}
 }
 

@@ -285,13 +285,17 @@ func checkDeadlineLowered(old, m *manifest, r *reporter) {
 	}
 }
 
+// queueLabel is the label of Jobs that Kueue resumes.
+const queueLabel = "kueue.x-k8s.io/queue-name"
+
 // checkJobEnds looks for Jobs that never complete.
 func checkJobEnds(m *manifest, job batchv1.JobSpec, path []string, r *reporter) {
 	if job.Parallelism != nil && *job.Parallelism == 0 {
 		r.field(m, append(path, "parallelism"), "parallelism 0 starts no pod, so the Job never completes, and an "+
 			"update waits for it: set 1")
 	}
-	if job.Suspend != nil && *job.Suspend && job.ManagedBy == nil && len(m.Object().GetLabels()) == 0 {
+	if job.Suspend != nil && *job.Suspend && job.ManagedBy == nil &&
+		m.get(slices.Concat(path[:len(path)-1], []string{"metadata", "labels", queueLabel})...) == nil {
 		r.field(m, append(path, "suspend"), "suspend starts no pod until someone resumes the Job, and an update "+
 			"waits for it: remove it")
 	}

@@ -139,6 +139,9 @@ func (s *subject) isNarrowed(has []grant, right rbacv1.PolicyRule, namespace str
 func (s *subject) takerOf(lost grant, old, now podSet) (taker *manifest, field []string) {
 	binding, account := s.normalOf(lost.binding.id), now.by.account()
 	switch {
+	case account != old.by.account() && now.spec["serviceAccountName"] == nil &&
+		len(tombstonesOf(s.byID[old.by.account()])) > 0: // reported by change-not-made
+		return nil, nil
 	case account != old.by.account():
 		return now.by, append(slices.Clone(now.path), "serviceAccountName")
 	case binding == nil && len(s.byID[lost.binding.id]) > 0:
@@ -252,8 +255,8 @@ func (ix *index) withoutToken(p podSet) (*manifest, []string) {
 	return nil, nil
 }
 
-// pullSecret returns the first Secret with which pods pull their images: one of the account if they name none. A Secret
-// of another type does not count.
+// pullSecret returns the name of the first Secret with which pods pull their images: one of the account if they name
+// none; "" if there is none.
 func (ix *index) pullSecret(p podSet) string {
 	secrets := slices.Clone(p.typed().ImagePullSecrets)
 	for _, m := range ix.byID[p.by.account()] {
@@ -261,13 +264,10 @@ func (ix *index) pullSecret(p podSet) string {
 			secrets = append(secrets, account.ImagePullSecrets...)
 		}
 	}
-	for _, secret := range secrets {
-		found := ix.byID[kinds.NewID(kinds.Secret, p.by.id.Namespace, secret.Name)]
-		if len(found) == 0 || strings.HasPrefix(found[0].text("type"), "kubernetes.io/dockerc") {
-			return secret.Name
-		}
+	if len(secrets) == 0 {
+		return ""
 	}
-	return ""
+	return secrets[0].Name
 }
 
 // registryOf returns the registry of the first image of pods.
