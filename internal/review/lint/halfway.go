@@ -78,7 +78,7 @@ var podGates = map[string]string{
 // checkUpdateStrategy looks for strategies by which a StatefulSet or a DaemonSet keeps pods of an earlier template.
 func (s *subject) checkUpdateStrategy(old *manifest, pods podSet, isChanged bool, r *reporter) {
 	m, strategy := pods.by, []string{"spec", "updateStrategy", "type"}
-	if m.text(strategy...) == "OnDelete" && old.text(strategy...) != "OnDelete" {
+	if isChanged && m.text(strategy...) == "OnDelete" && old.text(strategy...) != "OnDelete" {
 		r.field(m, strategy, "OnDelete keeps all pods of the earlier version until others delete them, and an update "+
 			"does not wait for that: keep RollingUpdate")
 	}
@@ -87,11 +87,11 @@ func (s *subject) checkUpdateStrategy(old *manifest, pods podSet, isChanged bool
 	before, _ := old.get(field...).(int64)
 	replicas, isFixed := s.replicasOf([]podSet{pods})
 	switch {
-	case partition == 0 || !isFixed || !isChanged && partition == before:
+	case partition == 0 || !isFixed || !isChanged: // no pod has to be replaced
 	case int(partition) >= replicas:
 		r.field(m, field, "partition %d keeps all %d pods at the earlier version: set the number of the first pod to "+
 			"update, or 0", partition, replicas)
-	case isChanged && partition == before:
+	case partition == before:
 		r.field(m, field, "partition %d is as in %s:%d, so the pods with lower numbers miss this update as well as "+
 			"the earlier one: set 0 to end the canary, or name a version that all pods have", partition, old.where(),
 			old.Line)
@@ -313,8 +313,8 @@ func checkRecreated(s *subject, r *reporter) {
 			return
 		}
 		if changed := refused(old, m); len(changed) > 0 {
-			r.field(m, changed[0].Path.Keys(), "%s differs from %s, and by the annotation %s, which is not new, the update "+
-				"deletes it with %s before it creates it again: take the change back, or give it another name",
+			r.field(m, changed[0].Path.Keys(), "%s differs from %s, and by the annotation %s, which is not new, the "+
+				"update deletes it with %s before it creates it again: take the change back, or give it another name",
 				changed[0].Path, old.place(), recreate, lost)
 		}
 	})

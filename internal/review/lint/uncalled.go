@@ -82,7 +82,7 @@ func (s *subject) unmatched(m *manifest, rule admissionv1.RuleWithOperations) (k
 	for _, name := range rule.Resources {
 		name, _, _ = strings.Cut(name, "/")
 		definition := s.definitionOf(rule.APIGroups, name)
-		switch similar := printable.Nearest(name, resources, 3); {
+		switch similar := printable.Nearest(name, resources, 2); {
 		case name != "*" && !slices.Contains(resources, name) && similar != "":
 			return "resources", "its groups have no " + name + ": did you mean " + similar + "?"
 		case definition == nil || !s.shareCluster(definition, m):
