@@ -1,10 +1,12 @@
 package lint
 
 import (
+	"crypto"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/client-go/util/keyutil"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
@@ -65,6 +68,18 @@ func (m *manifest) whyBad(old *manifest) (key, why string) {
 			"clients do not trust it: append it"
 	}
 	return "", ""
+}
+
+// minValidity is the time for which a certificate of a new payload must be valid: updates take some days.
+const minValidity = 7 * 24 * time.Hour
+
+// whyShort returns the reason why a changed certificate of a Secret is soon of no use; "" if it is of use for longer.
+func (m *manifest) whyShort() string {
+	chain := m.certificates()
+	if len(chain) == 0 || time.Now().After(chain[0].NotAfter) || time.Until(chain[0].NotAfter) > minValidity {
+		return ""
+	}
+	return "ends on " + chain[0].NotAfter.Format(time.DateOnly) + ", and then clients refuse it: issue it for longer"
 }
 
 // beginPEM begins each block of PEM.
@@ -171,13 +186,18 @@ func whyRefused(secret *manifest, host string, authorities *x509.CertPool) strin
 	if authorities == nil {
 		authorities = others
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{
-		DNSName: host, Roots: authorities, Intermediates: others, CurrentTime: chain[0].NotBefore,
-	})
-	if err == nil {
-		return ""
+	why := ""
+	// An authority may be newer than its certificates.
+	for _, moment := range []time.Time{time.Now(), chain[0].NotBefore} {
+		_, err := chain[0].Verify(x509.VerifyOptions{
+			DNSName: host, Roots: authorities, Intermediates: others, CurrentTime: moment,
+		})
+		if err == nil {
+			return ""
+		}
+		why = strings.TrimPrefix(err.Error(), "x509: ")
 	}
-	return strings.TrimPrefix(err.Error(), "x509: ")
+	return why
 }
 
 // checkBundle compares the authorities by which the API server trusts a Service with the certificates that the pods of
@@ -230,4 +250,71 @@ func (s *subject) whyUntrusted(id kinds.ID, by *manifest, authorities *x509.Cert
 		}
 	}
 	return last, why
+}
+
+// A credential is a value in PEM of a ConfigMap or a Secret.
+type credential struct {
+	by        *manifest
+	key, text string
+}
+
+// credentials returns the values in PEM of a payload, without those that clusters have made.
+func (ix *index) credentials() (found []credential) {
+	for _, m := range slices.Concat(ix.byKind[kinds.ConfigMap], ix.byKind[kinds.Secret]) {
+		for _, key := range m.keys() {
+			text, _ := m.value(key)
+			if strings.Contains(text, beginPEM) && !m.isTombstone && !m.IsCreateOnly() {
+				found = append(found, credential{m, key, text})
+			}
+		}
+	}
+	return found
+}
+
+// isVerifiedBy reports whether another value has the authority of a certificate, or the public key of a private key.
+func (c credential) isVerifiedBy(other credential) bool {
+	isSecret, pool := c.by.groupKind() == kinds.Secret, x509.NewCertPool()
+	switch {
+	case !isSecret || c.by == other.by && c.key == other.key:
+		return false
+	case c.key == corev1.TLSCertKey:
+		return len(c.by.certificates()) > 0 && pool.AppendCertsFromPEM([]byte(other.text)) &&
+			whyRefused(c.by, "", pool) == ""
+	}
+	key, _ := keyutil.ParsePrivateKeyPEM([]byte(c.text))
+	signer, isKey := key.(interface{ Public() crypto.PublicKey })
+	if !isKey || !strings.Contains(other.text, "PUBLIC KEY-----") {
+		return false
+	}
+	public, _ := keyutil.ParsePublicKeysPEM([]byte(other.text))
+	return slices.ContainsFunc(public, func(k any) bool { return reflect.DeepEqual(k, signer.Public()) })
+}
+
+// checkParted looks for a certificate and its authority, or a private key and its public key, of which one has changed
+// without the other.
+func checkParted(s *subject, r *reporter) {
+	had, has := s.previous.credentials(), s.credentials()
+	find := func(c credential) int {
+		return slices.IndexFunc(has, func(d credential) bool {
+			return c.by.id == d.by.id && c.key == d.key && s.shareCluster(c.by, d.by)
+		})
+	}
+	for _, old := range had {
+		with := slices.IndexFunc(had, old.isVerifiedBy)
+		if with < 0 {
+			continue
+		}
+		i, j := find(old), find(had[with])
+		if i < 0 || j < 0 || slices.ContainsFunc(has, has[i].isVerifiedBy) ||
+			(has[i].text != old.text) == (has[j].text != had[with].text) {
+			continue
+		}
+		changed, kept := has[i], has[j]
+		if changed.text == old.text {
+			changed, kept = kept, changed
+		}
+		r.field(changed.by, []string{changed.by.dataField(changed.key), changed.key}, "%s no longer fits %s of %s "+
+			"(%s), as it did in the previous payload, so programs with the one refuse the other: change both together",
+			changed.key, kept.key, kept.by.id, kept.by.place())
+	}
 }

@@ -200,8 +200,10 @@ func checkOneWord(pods podSet, container corev1.Container, field string, r *repo
 			commands[probeNames[i]+"|exec|command"] = probe.Exec.Command
 		}
 	}
-	for key, command := range commands {
-		if len(command) > 0 && strings.Contains(strings.TrimSpace(command[0]), " ") {
+	for _, key := range sortedKeys(commands) {
+		command := commands[key]
+		if len(command) > 0 && strings.Contains(strings.TrimSpace(command[0]), " ") &&
+			!strings.ContainsAny(command[0], `\{`) { // a path of Windows, or a template
 			pods.field(r, field+"|"+key, "%s of the container %s starts no shell, and no program has the name %q: "+
 				"make each word an item of its own", strings.ReplaceAll(key, "|", "."), container.Name, command[0])
 		}

@@ -65,8 +65,26 @@ func checkWrongQuantity(s *subject, r *reporter) {
 	})
 }
 
-// checkQuantityJumps looks for requests that grow as by another unit.
+// checkQuantityJumps looks for requests that grow, and sizes of volumes that shrink, as by another unit.
 func checkQuantityJumps(old, now podSet, r *reporter) {
+	sizes := map[string]*resource.Quantity{}
+	for _, volume := range old.typed().Volumes {
+		if volume.EmptyDir != nil {
+			sizes[volume.Name] = volume.EmptyDir.SizeLimit
+		}
+	}
+	for i, volume := range now.typed().Volumes {
+		had := sizes[volume.Name]
+		if had == nil || volume.EmptyDir == nil || volume.EmptyDir.SizeLimit == nil ||
+			volume.EmptyDir.SizeLimit.Cmp(minBytes) < 0 {
+			continue
+		}
+		if size := volume.EmptyDir.SizeLimit.DeepCopy(); size.Mul(maxChange) && size.Cmp(*had) < 0 {
+			now.field(r, fmt.Sprintf("volumes|%d|emptyDir|sizeLimit", i), "sizeLimit %s is less than a %dth of the %s "+
+				"of %s, and pods that write more are evicted: check its unit", volume.EmptyDir.SizeLimit, maxChange,
+				had, old.by.place())
+		}
+	}
 	for i, container := range now.typed().Containers {
 		for _, before := range old.typed().Containers {
 			for _, name := range []corev1.ResourceName{"cpu", "memory", "ephemeral-storage"} {

@@ -33,13 +33,19 @@ func secretRules() []Rule {
 // checkDamagedValue looks for values of ConfigMaps and Secrets that the program which reads them can't use. Values that
 // the previous payload had as well are left out.
 func checkDamagedValue(s *subject, r *reporter) {
+	if s.previous != nil {
+		checkParted(s, r)
+	}
 	for _, m := range slices.Concat(s.byKind[kinds.Secret], s.byKind[kinds.ConfigMap]) {
 		old := s.previousOf(m)
 		if m.isTombstone || m.IsCreateOnly() || old != nil && m.SameTextAs(old.Manifest) {
 			continue
 		}
 		for _, key := range m.keys() {
-			if key == corev1.TLSCertKey || key == corev1.TLSPrivateKeyKey { // the rule bad-certificate reports these
+			if key == corev1.TLSCertKey || key == corev1.TLSPrivateKeyKey { // the rule bad-certificate looks at these
+				if why := m.whyShort(); key == corev1.TLSCertKey && why != "" && old != nil {
+					r.field(m, []string{m.dataField(key), key}, "%s %s", key, why)
+				}
 				continue
 			}
 			now := newConfigValue(s, m, key)
