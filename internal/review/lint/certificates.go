@@ -139,8 +139,10 @@ func checkUntrustedCertificate(s *subject, r *reporter) {
 	each(s, kinds.Ingress, func(m *manifest, ingress *networkingv1.Ingress) {
 		for i, entry := range ingress.Spec.TLS {
 			secret := s.present(kinds.NewID(kinds.Secret, m.id.Namespace, entry.SecretName), m)
+			last := ""
 			for j, host := range entry.Hosts {
-				if why := whyRefused(secret, host, nil); why != "" {
+				if why := whyRefused(secret, host, nil); why != "" && why != last {
+					last = why
 					r.field(m, []string{"spec", "tls", strconv.Itoa(i), "hosts", strconv.Itoa(j)},
 						"clients refuse tls.crt of %s (%s:%d), because the %s: issue it for the host", secret.id,
 						secret.Path, secret.Line, why)
@@ -223,6 +225,11 @@ func (s *subject) checkBundle(m *manifest, field []string, id kinds.ID, r *repor
 			trusted[0].NotAfter.Format(time.DateOnly), id)
 	default:
 		if secret, why := s.whyUntrusted(id, m, authorities); why != "" {
+			if strings.Contains(why, " is valid for ") {
+				r.field(m, field, "tls.crt of %s (%s:%d) has another name, "+effect+"%s (%s): issue it for that host",
+					secret.id, secret.Path, secret.Line, id, why)
+				return
+			}
 			r.field(m, field, "caBundle does not make tls.crt of %s (%s:%d) trusted, "+effect+
 				"%s (%s): change both together", secret.id, secret.Path, secret.Line, id, why)
 		}

@@ -167,6 +167,7 @@ func checkFieldsLost(s *subject, r *reporter) {
 		var names, minor []string
 		for _, field := range lost {
 			switch {
+			case slices.Contains(names, field.Path) || slices.Contains(minor, field.Path): // of another version
 			case strings.HasPrefix(field.Path, "status"): // controllers write it again
 			case isDeep(field) || strings.Contains(strings.ToLower(old.describedAs(field)), "deprecated"):
 				minor = append(minor, field.Path)
@@ -271,8 +272,10 @@ func checkClaimShared(s *subject, r *reporter) {
 		}
 		before, now := s.previous.writersOf(m), s.writersOf(m)
 		for id, writer := range now {
-			if old, wasWriter := before[id]; len(before) == 0 || old.count > 1 || wasWriter && writer.count < 2 ||
-				!wasWriter && len(now) < 2 || writer.isBound || !s.shareCluster(m, writer.by) {
+			old, wasWriter := before[id]
+			isKnown := writer.count < 2 || writer.by.groupKind() == kinds.Deployment // see volume-in-use
+			if len(before) == 0 || old.count > 1 || wasWriter && isKnown || !wasWriter && len(now) < 2 ||
+				writer.isBound || !s.shareCluster(m, writer.by) {
 				continue
 			}
 			r.field(writer.by, writer.field, "another pod of the payload has %s (%s), which is ReadWriteOnce: on "+

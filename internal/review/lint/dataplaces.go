@@ -98,8 +98,8 @@ func (p podSet) placeOf(spec *corev1.PodSpec, volume string) place {
 }
 
 // successors calls report for the pods of workloads that the previous payload has, too, or that take the place of one
-// of its workloads: with another name or namespace, or of
-// another kind, and the same labels.
+// of its workloads: with another name or namespace, or of another kind, and the same labels. Those that are as before
+// with all that they refer to are left out.
 func (s *subject) successors(report func(old, now podSet)) {
 	byID, byLabels := map[kinds.ID]podSet{}, map[string]podSet{}
 	for _, sets := range s.previous.pods() {
@@ -119,7 +119,7 @@ func (s *subject) successors(report func(old, now podSet)) {
 			}
 			areRolledOut := isKnown && slices.Contains(rolledOut, now.by.kind.Kind) &&
 				slices.Contains(rolledOut, old.by.kind.Kind)
-			if areRolledOut && !now.by.SameTextAs(old.by.Manifest) && s.shareCluster(old.by, now.by) &&
+			if areRolledOut && !s.isAsBefore(now.by, old.by) && s.shareCluster(old.by, now.by) &&
 				old.typed() != nil && now.typed() != nil {
 				report(old, now)
 			}

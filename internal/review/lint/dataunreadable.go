@@ -100,6 +100,9 @@ func olderImage(before, image string) string {
 var dataKey = regexp.MustCompile(`(?i)crypt|cipher|salt|(master|signing|secret|data)_?key|` +
 	`^(postgres|mysql|mariadb|mongo|pg).*passw`)
 
+// isPassword matches the names of variables with the password of a new database.
+var isPassword = regexp.MustCompile(`(?i)passw`)
+
 // reportKeys reports variables with another key than the one with which a container has written its data.
 func (s *subject) reportKeys(r *reporter, d dataReader) {
 	for i, variable := range d.container.Env {
@@ -109,9 +112,13 @@ func (s *subject) reportKeys(r *reporter, d dataReader) {
 		}
 		had, has := s.previous.secretValue(d.old.by, d.before.Env[j]), s.secretValue(d.now.by, variable)
 		if had != "" && has != "" && had != has {
+			why := "the data was written with that: keep the value, or have the program change the key of its data " +
+				"first"
+			if isPassword.MatchString(variable.Name) {
+				why = "a database that has data keeps its password: change it in the database as well"
+			}
 			r.field(d.now.by, slices.Concat(d.field, []string{"env", strconv.Itoa(i)}),
-				"%s has another value than in %s, and the data was written with that: keep the value, or have the "+
-					"program change the key of its data first", variable.Name, d.old.by.place())
+				"%s has another value than in %s, and %s", variable.Name, d.old.by.place(), why)
 		}
 	}
 }

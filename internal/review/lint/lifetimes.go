@@ -119,8 +119,9 @@ func checkProbe(pods podSet, probe, readiness *corev1.Probe, field string, r *re
 	if readiness != nil && probe.HTTPGet != nil && readiness.HTTPGet != nil &&
 		probe.HTTPGet.Port == readiness.HTTPGet.Port && cmp.Or(probe.HTTPGet.Scheme, corev1.URISchemeHTTP) !=
 		cmp.Or(readiness.HTTPGet.Scheme, corev1.URISchemeHTTP) {
-		pods.field(r, field+"|httpGet|scheme", "the scheme differs from that of the readinessProbe of the same port, "+
-			"so one of them always fails, and the container is killed or never ready: use the same")
+		pods.field(r, field+"|httpGet|scheme", "the scheme of the %s differs from that of the readinessProbe of the "+
+			"same port, so one of them always fails, and the container is killed or never ready: use the same",
+			field[strings.LastIndex(field, "|")+1:])
 	}
 }
 

@@ -254,7 +254,8 @@ func checkJobRunsAgain(s *subject, r *reporter) {
 		if _, isRemoved := m.TimeToLive(); isRemoved && !m.isTest {
 			r.field(m, []string{"spec", "ttlSecondsAfterFinished"},
 				"Kubernetes removes the Job when it is done. An apply that has waited for its end does not run it "+
-					"again; one that has not does, and so does the cluster-version operator: drop this field")
+					"again; one that has not does, and so does the cluster-version operator: drop "+
+					"ttlSecondsAfterFinished")
 		}
 	}
 }

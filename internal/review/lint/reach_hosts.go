@@ -223,8 +223,8 @@ func (s *subject) reportMissingHost(r *reporter, c call) {
 		old := s.previous.byID[id][0]
 		r.field(c.by, c.path, "%s names the host %s, and the payload no longer has %s (%s:%d): name another host",
 			c.name(), c.host, id, old.where(), old.Line)
-	case c.isFull && creators.creatorOf(id) == "" && !s.hasForeignKinds(id.Namespace) &&
-		(s.isNewHost(c.host) || !s.othersMakePods(id.Namespace)):
+	case c.isFull && (s.isSlip(c) || creators.creatorOf(id) == "" && !s.hasForeignKinds(id.Namespace) &&
+		(s.isNewHost(c.host) || !s.othersMakePods(id.Namespace))):
 		r.field(c.by, c.path, "%s names the host %s, and nothing in the payload creates %s: correct the name, or "+
 			"list it as known in the configuration", c.name(), c.host, id)
 	}
@@ -236,6 +236,23 @@ func (s *subject) isNewHost(host string) bool {
 		return strings.Contains(text.value, host)
 	})
 }
+
+// isSlip reports whether the value before had nearly the same host, of a Service that this payload has.
+func (s *subject) isSlip(c call) bool {
+	old := s.previousOf(c.by)
+	if old == nil {
+		return false
+	}
+	value, _ := fieldAt(old.Object().Object, c.path).(string)
+	return slices.ContainsFunc(anyHost.FindAllStringSubmatch(value, -1), func(match []string) bool {
+		former, isService := s.serviceOf(c.text, match[2])
+		return isService && former.service != c.service && s.present(former.service, c.by) != nil &&
+			printable.EditDistance(match[2], c.host) <= maxSlip
+	})
+}
+
+// maxSlip is the number of letters by which a misspelt host differs.
+const maxSlip = 2
 
 // reportPodHost reports the host of a pod that its StatefulSet does not have.
 func (s *subject) reportPodHost(r *reporter, c call) {

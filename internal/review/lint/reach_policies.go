@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -156,11 +157,19 @@ type policyChecker struct {
 	*reporter
 	now, before network
 	callers     map[kinds.ID][]caller
-	seen        map[string]bool
+	// why the requests are needed that are no longer allowed, by their targets
+	closed map[restrictionKey]map[string]string
+}
+
+// A restrictionKey is a direction of a NetworkPolicy.
+type restrictionKey struct {
+	by        *manifest
+	direction networkingv1.PolicyType
 }
 
 func checkPolicyClosed(s *subject, r *reporter) {
-	c := policyChecker{s, r, s.networkOf(s.index), s.networkOf(s.previous), s.callers(), map[string]bool{}}
+	closed := map[restrictionKey]map[string]string{}
+	c := policyChecker{s, r, s.networkOf(s.index), s.networkOf(s.previous), s.callers(), closed}
 	if len(c.now.restrictions) == 0 {
 		return
 	}
@@ -180,6 +189,20 @@ func checkPolicyClosed(s *subject, r *reporter) {
 		}
 	})
 	c.checkNames()
+	for key, targets := range c.closed {
+		field, names := strings.ToLower(string(key.direction)), sortedKeys(targets)
+		report := func(names []string) {
+			r.field(key.by, []string{"spec", field}, "its %s allows no requests to %s, and %s", field,
+				printable.Few(names, maxParts), targets[names[0]])
+		}
+		if len(names) > maxParts {
+			report(names)
+			continue
+		}
+		for i := range names {
+			report(names[i : i+1])
+		}
+	}
 }
 
 // checkClients checks the requests of known clients of a Service: Ingresses, and pods that name its host.
@@ -250,11 +273,11 @@ func (c policyChecker) report(direction networkingv1.PolicyType, q request, why 
 		target += " from " + q.from.by.id.String()
 	}
 	first := found[0]
-	if key := first.by.id.String() + string(direction) + target; !c.seen[key] {
-		c.seen[key] = true
-		c.field(first.by, []string{"spec", strings.ToLower(string(direction))}, "it allows no requests to %s, and "+
-			"%s: %s", target, why, first.describe())
+	key := restrictionKey{first.by, direction}
+	if _, isKnown := c.closed[key]; !isKnown {
+		c.closed[key] = map[string]string{}
 	}
+	c.closed[key][target] = cmp.Or(c.closed[key][target], why+": "+first.describe())
 	return true
 }
 
@@ -307,5 +330,5 @@ func (r restriction) describe() string {
 	return "correct its rules (" + printable.Few(parts, maxParts) + "), or add one"
 }
 
-// maxParts limits the ports and peers that a sentence names.
+// maxParts limits the ports and peers that a sentence names, and the findings about one direction of a policy.
 const maxParts = 4
