@@ -213,7 +213,8 @@ func checkUnreachableHost(s *subject, r *reporter) {
 	})
 }
 
-// reportMissingHost reports a host whose Service does not exist any more, or never did and nothing can create it.
+// reportMissingHost reports a host whose Service does not exist any more, or that an update brings and nothing creates.
+// A host that a first release names may be one of another release.
 func (s *subject) reportMissingHost(r *reporter, c call) {
 	creators := s.creators()
 	switch id := c.service; {
@@ -223,8 +224,8 @@ func (s *subject) reportMissingHost(r *reporter, c call) {
 		old := s.previous.byID[id][0]
 		r.field(c.by, c.path, "%s names the host %s, and the payload no longer has %s (%s:%d): name another host",
 			c.name(), c.host, id, old.where(), old.Line)
-	case c.isFull && (s.isSlip(c) || creators.creatorOf(id) == "" && !s.hasForeignKinds(id.Namespace) &&
-		(s.isNewHost(c.host) || !s.othersMakePods(id.Namespace))):
+	case c.isFull && (s.isSlip(c) || s.isNewHost(c.host) && creators.creatorOf(id) == "" &&
+		!s.hasForeignKinds(id.Namespace)):
 		r.field(c.by, c.path, "%s names the host %s, and nothing in the payload creates %s: correct the name, or "+
 			"list it as known in the configuration", c.name(), c.host, id)
 	}
