@@ -63,7 +63,8 @@ func (m *manifest) whyBad(old *manifest) (key, why string) {
 	case old == nil || len(chain) > 1:
 		return "", ""
 	}
-	if before := old.certificates(); len(before) > 1 && chain[0].CheckSignatureFrom(before[1]) == nil {
+	if before := old.certificates(); len(before) > 1 && chain[0].CheckSignatureFrom(before[1]) == nil &&
+		before[1].CheckSignatureFrom(before[1]) != nil { // clients have the root
 		return corev1.TLSCertKey, "no longer has the certificate of its issuer, as in the previous payload, so " +
 			"clients do not trust it: append it"
 	}

@@ -125,7 +125,7 @@ func (c *container) addVariables(find func(schema.GroupKind, string) *manifest) 
 		} else if from.ConfigMapRef != nil {
 			source = find(kinds.ConfigMap, from.ConfigMapRef.Name)
 		}
-		if source == nil {
+		if source == nil || len(source.keys()) == 0 { // a controller may write its values
 			c.hasVariables = false
 			continue
 		}
@@ -184,7 +184,7 @@ var defaultMode int32 = 0o644
 // addItems adds the files of a ConfigMap or a Secret in a volume: the items, or all if there are none.
 func (c *container) addItems(source *manifest, items []corev1.KeyToPath, added mountedFile) {
 	mount := c.VolumeMounts[added.mount]
-	if source == nil || mount.SubPathExpr != "" {
+	if source == nil || len(source.keys()) == 0 || mount.SubPathExpr != "" { // a controller may write its values
 		c.hasFiles = false
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"path"
 	"slices"
 	"strings"
 
@@ -15,20 +16,36 @@ import (
 // checkPullSecret looks for Secrets with which the kubelet can't pull the images of pods: those of other types, those
 // without a password, and those that no longer have the registry.
 func checkPullSecret(s *subject, r *reporter) {
+	isReported := map[*manifest]bool{} // pods have one finding, although each of their containers has an image
 	for _, c := range s.containers() {
-		field := append(slices.Clone(c.pods.path), "imagePullSecrets")
-		for _, reference := range c.pods.typed().ImagePullSecrets {
-			secret := s.present(kinds.NewID(kinds.Secret, c.pods.by.id.Namespace, reference.Name), c.pods.by)
+		by, field := c.pods.by, append(slices.Clone(c.pods.path), "imagePullSecrets")
+		if isReported[by] {
+			continue
+		}
+		for _, reference := range s.pullSecrets(s.index, c.pods) {
+			secret := s.present(kinds.NewID(kinds.Secret, by.id.Namespace, reference.Name), by)
 			if _, why := secret.registries(); why != "" {
-				r.field(c.pods.by, field, "the kubelet can't log in to a registry with %s (%s:%d), which %s", secret.id,
+				r.field(by, field, "the kubelet can't log in to a registry with %s (%s:%d), which %s", secret.id,
 					secret.Path, secret.Line, why)
+				isReported[by] = true
 			}
 		}
-		if c.before != nil && s.hasLogin(s.previous, c.before) && !s.hasLogin(s.index, c) {
-			r.field(c.pods.by, field, "no pull secret has the registry of %s, as one had in the previous payload: add "+
-				"it, or nodes pull the image only if it needs no password", c.Image)
+		if !isReported[by] && c.before != nil && c.isSameRepository() && s.hasLogin(s.previous, c.before) &&
+			!s.hasLogin(s.index, c) {
+			r.field(by, field, "no pull secret of the pod has the registry of %s, and in the previous payload one had "+
+				"that of the image: add it, or nodes pull the image only if it needs no password", c.Image)
+			isReported[by] = true
 		}
 	}
+}
+
+// isSameRepository reports whether an image has the name of the one before, regardless of its registry and version.
+func (c *container) isSameRepository() bool {
+	name := func(image string) string {
+		name, _, _ := strings.Cut(path.Base(image), ":")
+		return strings.TrimSuffix(name, "@sha256")
+	}
+	return name(c.Image) == name(c.before.Image)
 }
 
 // registries returns the registries for which a pull secret has a password, and the reason why it has none; "" if there
@@ -59,10 +76,22 @@ func (m *manifest) registries() (found []string, why string) {
 	return found, ""
 }
 
+// pullSecrets returns the references of pods and of their account to pull secrets.
+func (s *subject) pullSecrets(ix *index, pods podSet) []corev1.LocalObjectReference {
+	spec := pods.typed()
+	id := kinds.NewID(kinds.ServiceAccount, pods.by.id.Namespace, cmp.Or(spec.ServiceAccountName, "default"))
+	if m := s.in(ix, id, pods.by); m != nil && len(spec.ImagePullSecrets) == 0 {
+		if account := convert[corev1.ServiceAccount](m.Object().Object); account != nil {
+			return account.ImagePullSecrets
+		}
+	}
+	return spec.ImagePullSecrets
+}
+
 // hasLogin reports whether a pull secret has the registry of a container's image, or may have it.
 func (s *subject) hasLogin(ix *index, c *container) bool {
 	registry, _, _ := strings.Cut(c.Image, "/")
-	return slices.ContainsFunc(c.pods.typed().ImagePullSecrets, func(reference corev1.LocalObjectReference) bool {
+	return slices.ContainsFunc(s.pullSecrets(ix, c.pods), func(reference corev1.LocalObjectReference) bool {
 		secret := s.in(ix, kinds.NewID(kinds.Secret, c.pods.by.id.Namespace, reference.Name), c.pods.by)
 		registries, _ := secret.registries()
 		return secret == nil || slices.ContainsFunc(registries, func(known string) bool {

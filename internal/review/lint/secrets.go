@@ -140,7 +140,7 @@ func (v configValue) whyUnusable() string {
 func (v configValue) lines() int { return strings.Count(v.trimmed, "\n") + 1 }
 
 // placeholder matches a value that nobody has filled in.
-var placeholder = regexp.MustCompile(`^(\$\{\w+\}|\$\(\w+\)|\$[A-Z][A-Z_]+|<[^<>]+>|\{\{.*\}\}|(?i:change[-_ ]?(me|it)|` +
+var placeholder = regexp.MustCompile(`^(\$\{\w+\}|\$\(\w+\)|\$[A-Z][A-Z_]+|<[^<>]+>|\{\{.*\}\}|(?i:change[-_ ]?me|` +
 	`replace[-_ ]?(me|with.*)|to[-_ ]?do|tbd|fixme|placeholder|redacted|x{3,}|\*{3,}|your[-_ ].*))$`)
 
 // whyWorse returns the reason why a program can no longer use a value that has changed; "" if it can.
@@ -186,7 +186,8 @@ func (v configValue) whyUnparsed(before configValue) string {
 	switch parts := strings.Split(v.key, "."); {
 	case strings.HasPrefix(before.text, "{") && isJSON(before.text) && !isJSON(v.text):
 		return "is not valid JSON, and was in the previous payload: correct it"
-	case slices.Contains([]string{"yaml", "yml"}, parts[len(parts)-1]) && isYAML(before.text) && !isYAML(v.text):
+	case slices.Contains([]string{"yaml", "yml"}, parts[len(parts)-1]) && isYAML(before.text) && !isYAML(v.text) &&
+		!strings.Contains(v.text, "{{"): // else a template
 		return "is not valid YAML, and was in the previous payload: correct it"
 	default:
 		return ""

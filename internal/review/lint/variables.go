@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
@@ -19,23 +20,17 @@ func checkMissingVariable(s *subject, r *reporter) {
 			continue
 		}
 		c.checkExpansions(r)
-		for _, name := range sortedKeys(c.variables) {
-			v := c.variables[name]
-			if v.hides != nil && c.before != nil && c.before.variables[name].hides == nil {
-				c.report(r, []string{"envFrom"}, "gets the variable %s from %s, which hides the value in %s (%s:%d): "+
-					"set a prefix for one", name, v.source.id, v.hides.id, v.hides.Path, v.hides.Line)
-			}
-		}
+		c.checkHidden(r)
 		if !c.isSameProgram(s) || !c.before.hasVariables || len(c.VolumeMounts) > len(c.before.VolumeMounts) {
 			continue
 		}
+		var lost []string
 		for _, name := range sortedKeys(c.before.variables) {
 			now, stays := c.variables[name]
-			before := c.before.variables[name]
+			before, next := c.before.variables[name], c.successorOf(name)
 			_, isFile := c.variables[name+"_FILE"]
-			next := c.successorOf(name)
 			switch {
-			case stays && now.index >= 0 && now.value() == "" && before.value() != "":
+			case stays && now.index >= 0 && now.value() == "" && len(before.value()) > len("false"):
 				c.report(r, []string{"env", strconv.Itoa(now.index)}, "gets an empty variable %s, which was not empty "+
 					"in the previous payload: write its value", name)
 			case stays || isFile || len(validation.IsCIdentifier(name)) > 0:
@@ -44,12 +39,40 @@ func checkMissingVariable(s *subject, r *reporter) {
 					"that its program reads", name, next)
 			case before.isWhole && !before.isSecret &&
 				(c.scriptReadsOthers(name) || s.lostHost(c.pods.by, before.value())):
-			case before.isWhole || before.isSecret:
-				c.report(r, nil, "no longer has the variable %s, and its image is the same: keep the variable "+
-					"until an image no longer reads it", name)
+			case before.isSecret, before.isWhole && before.source.groupKind() == kinds.Secret,
+				before.isWhole && !c.reads(before.source):
+				lost = append(lost, name)
+			case before.isWhole: // the program may have a default
+				r.note(c.pods.by, c.field, "the container %s no longer has the variable %s, and its image is the "+
+					"same: make sure that it does not need it", c.Name, name)
 			}
 		}
+		if len(lost) > 0 {
+			c.report(r, nil, "no longer has %s, and its image is the same: keep what its program reads until an image "+
+				"no longer does", strings.Join(lost, ", "))
+		}
 	}
+}
+
+// checkHidden looks for variables of a new source that hide values of a Secret.
+func (c *container) checkHidden(r *reporter) {
+	for _, name := range sortedKeys(c.variables) {
+		v := c.variables[name]
+		if v.hides != nil && c.before != nil && !c.before.reads(v.source) {
+			c.report(r, []string{"envFrom"}, "gets the variable %s from %s, which hides the value in %s (%s:%d): "+
+				"set a prefix for one", name, v.source.id, v.hides.id, v.hides.Path, v.hides.Line)
+		}
+	}
+}
+
+// reads reports whether a container has a variable of a ConfigMap or a Secret.
+func (c *container) reads(source *manifest) bool {
+	for _, v := range c.variables {
+		if v.source != nil && v.source.id == source.id {
+			return true
+		}
+	}
+	return false
 }
 
 // isSameProgram reports whether a container runs the same image with the same arguments as in the previous payload. If
@@ -86,11 +109,14 @@ func (s *subject) lostHost(m *manifest, value string) bool {
 // successorOf returns the new variable that has the value of a variable of the previous payload, or nearly its name; ""
 // if there is none.
 func (c *container) successorOf(name string) string {
-	value := c.before.variables[name].value()
+	before := c.before.variables[name]
+	value := before.value()
 	for _, next := range sortedKeys(c.variables) {
 		_, isOld := c.before.variables[next]
 		isNear := strings.EqualFold(separators.Replace(name), separators.Replace(next))
-		if !isOld && (isNear || len(value) > len("false") && c.variables[next].value() == value) {
+		now := c.variables[next]
+		isSame := before.isWhole && now.isWhole && now.key == before.key && now.source.id == before.source.id
+		if !isOld && (isNear || isSame || len(value) > len("false") && now.value() == value) {
 			return next
 		}
 	}
@@ -119,7 +145,7 @@ func (c *container) checkExpansions(r *reporter) {
 				why = "is listed below it: move " + name + " above it"
 			case !isFound && wasFound:
 				why = "it no longer has: keep the variable, or change the name"
-			case !isFound && near != "":
+			case !isFound && near != "" && name != strings.ToLower(name): // else a shell may run a command
 				why = "it does not have: did you mean " + near + "?"
 			}
 			if why != "" {
