@@ -2,7 +2,6 @@ package lint
 
 import (
 	"cmp"
-	"fmt"
 	"path"
 	"slices"
 	"strconv"
@@ -43,18 +42,17 @@ func checkKilledEarly(s *subject, r *reporter) {
 			pods.field(r, "terminationGracePeriodSeconds", "terminationGracePeriodSeconds %d kills the program "+
 				"before it can stop, and it may damage its data: allow the time that the program needs", grace)
 		}
-		for i, container := range spec.Containers {
-			field := "containers|" + strconv.Itoa(i)
-			for j, probe := range probesOf(container)[:2] {
-				checkProbe(pods, probe, container.ReadinessProbe, field+"|"+probeNames[j], r)
+		for _, c := range pods.typedContainers() {
+			for j, probe := range probesOf(c.Container)[:2] {
+				checkProbe(pods, probe, c.ReadinessProbe, c.field+"|"+probeNames[j], r)
 			}
-			if hook := container.Lifecycle; hook == nil || hook.PreStop == nil || hook.PreStop.Exec == nil {
+			if c.Lifecycle == nil || c.Lifecycle.PreStop == nil || c.Lifecycle.PreStop.Exec == nil {
 				continue
 			}
-			for _, words := range commandsOf(container.Lifecycle.PreStop.Exec.Command) {
+			for _, words := range commandsOf(c.Lifecycle.PreStop.Exec.Command) {
 				seconds, err := strconv.ParseInt(strings.TrimSuffix(words[len(words)-1], "s"), 10, 64)
 				if err == nil && seconds >= grace && path.Base(words[0]) == "sleep" {
-					pods.field(r, field+"|lifecycle|preStop", "the preStop handler sleeps for %d seconds, and the "+
+					pods.field(r, c.field+"|lifecycle|preStop", "the preStop handler sleeps for %d seconds, and the "+
 						"pod has %d to stop, so the container is killed without being asked to stop: raise "+
 						"terminationGracePeriodSeconds", seconds, grace)
 				}
@@ -63,22 +61,18 @@ func checkKilledEarly(s *subject, r *reporter) {
 	})
 }
 
-// checkProbePortsLost looks for probes that no longer ask a port of their container.
+// checkProbePortsLost looks for probes that ask a port which their container no longer declares in favour of another.
 func checkProbePortsLost(old, now podSet, r *reporter) {
-	for i, container := range now.typed().Containers {
-		for _, before := range old.typed().Containers {
-			for j, probe := range probesOf(container) {
-				port, isOwn := portOf(probe, container)
-				_, wasOwn := portOf(probesOf(before)[j], before)
-				if before.Name == container.Name && wasOwn && !isOwn && port > 0 && len(container.Ports) > 0 {
-					now.field(r, fmt.Sprintf("containers|%d|%s", i, probeNames[j]), "the %s asks the port %d, which "+
-						"is not in the ports of the container %s, and in %s it is: change both", probeNames[j], port,
-						container.Name,
-						old.by.place())
-				}
+	containerPairs(old, now, func(before, c podContainer) {
+		for j, probe := range probesOf(c.Container) {
+			port, isOwn := portOf(probe, c.Container)
+			_, wasOwn := portOf(probesOf(before.Container)[j], before.Container)
+			if wasOwn && !isOwn && port > 0 && len(c.Ports) >= len(before.Ports) {
+				now.field(r, c.field+"|"+probeNames[j], "the %s asks the port %d, which is not in the ports of the "+
+					"container %s, and in %s it is: change both", probeNames[j], port, c.Name, old.by.place())
 			}
 		}
-	}
+	})
 }
 
 var probeNames = []string{"livenessProbe", "startupProbe", "readinessProbe"}
@@ -143,53 +137,50 @@ func commandsOf(command []string) (commands [][]string) {
 }
 
 // shortCommands are programs that end at once.
-var shortCommands = []string{"echo", "true", "false", "date", "ls", "env", "printenv", "id", "whoami", "pwd", "uname",
-	"mkdir", "touch", "cp", "mv", "chmod", "chown", "exit"}
+var shortCommands = []string{"echo", "true", "false", "date", "ls", "mkdir", "touch", "cp", "mv", "chmod", "chown", "exit"}
 
-// endsAtOnce reports whether a command ends at once. If the program is the image's, words are only its arguments.
-func endsAtOnce(words []string, hasProgram bool) bool {
-	last := words[len(words)-1]
-	return last == "--version" || last == "--help" || hasProgram && slices.Contains(shortCommands, path.Base(words[0]))
+// goesOn reports whether a command may not end at once. If the program is the image's, words are only its arguments.
+func (c podContainer) goesOn(words []string) bool {
+	last, isShort := words[len(words)-1], slices.Contains(shortCommands, path.Base(words[0]))
+	return last != "--version" && last != "--help" && (len(c.Command) == 0 || !isShort)
+}
+
+// neverEnds reports whether a command waits for ever.
+func neverEnds(words []string) bool {
+	program, last := path.Base(words[0]), words[len(words)-1]
+	return program == "tail" && slices.Contains(words, "-f") || program == "sleep" && strings.HasPrefix(last, "inf")
 }
 
 func checkNeverStarts(s *subject, r *reporter) {
 	s.eachPods(func(pods podSet, spec *corev1.PodSpec) {
-		for i, container := range spec.InitContainers {
-			isEndless := slices.ContainsFunc(commandsOf(slices.Concat(container.Command, container.Args)),
-				func(words []string) bool {
-					isTail := path.Base(words[0]) == "tail" && slices.Contains(words, "-f")
-					return isTail || path.Base(words[0]) == "sleep" && strings.HasPrefix(words[len(words)-1], "inf")
-				})
-			if isEndless && container.RestartPolicy == nil { // else it is perhaps a sidecar
-				pods.field(r, "initContainers|"+strconv.Itoa(i), "the init container %s in initContainers never "+
-					"ends, and the containers of the pod wait for its end: set restartPolicy: Always, or move it to "+
-					"containers",
-					container.Name)
-			}
-		}
-		for i, container := range spec.InitContainers {
-			checkOneWord(pods, container, "initContainers|"+strconv.Itoa(i), r)
-		}
-		for i, container := range spec.Containers {
-			field := "containers|" + strconv.Itoa(i)
-			checkOneWord(pods, container, field, r)
-			user, isNonRoot := userOf(spec, container)
+		for _, c := range pods.typedContainers() {
+			checkOneWord(pods, c.Container, c.field, r)
+			commands := commandsOf(slices.Concat(c.Command, c.Args))
+			user, isNonRoot := userOf(spec, c.Container)
 			if isNonRoot && user != nil && *user == 0 {
-				pods.field(r, field, "runAsNonRoot is true and runAsUser is 0 for the container %s, so the kubelet "+
-					"does not start it: set another user", container.Name)
+				pods.field(r, c.field, "runAsNonRoot is true and runAsUser is 0 for the container %s, so the kubelet "+
+					"does not start it: set another user", c.Name)
 			}
-			if container.ImagePullPolicy == corev1.PullNever && strings.Contains(container.Image, "/") {
-				pods.field(r, field+"|imagePullPolicy", "imagePullPolicy Never starts the container %s only on nodes "+
-					"that have the image %s: use IfNotPresent", container.Name, container.Image)
-			}
-			commands := commandsOf(slices.Concat(container.Command, container.Args))
-			if len(commands) > 0 && pods.restarts() && !slices.ContainsFunc(commands, func(words []string) bool {
-				return !endsAtOnce(words, len(container.Command) > 0)
-			}) {
-				pods.field(r, field+"|command", "the command of the container %s ends at once, and the container is "+
-					"started again for ever: run the program, or use a Job", container.Name)
+			switch {
+			case c.isInit && c.RestartPolicy == nil && slices.ContainsFunc(commands, neverEnds):
+				pods.field(r, c.field, "the init container %s in initContainers never ends, and the containers of the "+
+					"pod wait for its end: set restartPolicy: Always, or move it to containers", c.Name)
+			case !c.isInit && len(commands) > 0 && pods.restarts() && !slices.ContainsFunc(commands, c.goesOn):
+				pods.field(r, c.field+"|command", "the command of the container %s ends at once, and the container is "+
+					"started again for ever: run the program, or use a Job", c.Name)
 			}
 		}
+	})
+	if s.previous == nil {
+		return
+	}
+	s.podPairs(func(old, now podSet) {
+		containerPairs(old, now, func(before, c podContainer) {
+			if c.ImagePullPolicy == corev1.PullNever && before.ImagePullPolicy != corev1.PullNever {
+				now.field(r, c.field+"|imagePullPolicy", "imagePullPolicy Never starts the container %s only on nodes "+
+					"that have the image %s: use IfNotPresent", c.Name, c.Image)
+			}
+		})
 	})
 }
 
@@ -232,8 +223,7 @@ func checkNeverRuns(s *subject, r *reporter) {
 		schedule, err := cron.ParseStandard(job.Spec.Schedule)
 		if err == nil && schedule.Next(time.Unix(0, 0)).IsZero() {
 			r.field(m, []string{"spec", "schedule"}, "the schedule %s has a day that never comes, so the Job never "+
-				"runs",
-				job.Spec.Schedule)
+				"runs: correct the day or the month", job.Spec.Schedule)
 		}
 		if deadline := job.Spec.StartingDeadlineSeconds; deadline != nil && *deadline < minDeadline {
 			r.field(m, []string{"spec", "startingDeadlineSeconds"}, "startingDeadlineSeconds %d skips Jobs, since "+
@@ -247,12 +237,17 @@ func checkNeverRuns(s *subject, r *reporter) {
 	}
 	s.pairs(func(old, m *manifest) {
 		checkDeadlineLowered(old, m, r)
-		before, now := periodOf(old), periodOf(m)
-		if before > 0 && now > 0 && (now > maxChange*before || before > maxChange*now) {
-			r.field(m, []string{"spec", "schedule"}, "the schedule %s starts a Job every %s on average, and that of "+
-				"%s every %s: correct it, or change it in steps", m.text("spec", "schedule"),
-				duration.HumanDuration(now),
-				old.place(), duration.HumanDuration(before))
+		schedule, before, now := m.text("spec", "schedule"), periodOf(old), periodOf(m)
+		fields := strings.Fields(schedule)
+		switch {
+		case before == 0 || now == 0:
+		case len(fields) == 5 && fields[0] == "*" && fields[1] != "*" && before >= time.Hour:
+			r.field(m, []string{"spec", "schedule"}, "the schedule %s starts a Job every minute of an hour, and that "+
+				"of %s every %s: write the minute, such as 0", schedule, old.place(), duration.HumanDuration(before))
+		case now > maxChange*before && now > maxPeriod:
+			r.field(m, []string{"spec", "schedule"}, "the schedule %s starts a Job every %s, and that of %s every "+
+				"%s: write * for the day or the month", schedule, duration.HumanDuration(now), old.place(),
+				duration.HumanDuration(before))
 		}
 	})
 }
@@ -260,17 +255,20 @@ func checkNeverRuns(s *subject, r *reporter) {
 // maxChange is the factor by which nobody changes a number on purpose in one update, but which a wrong unit does.
 const maxChange = 40
 
-// periodOf returns the time between two Jobs of a CronJob, in the middle of a hundred Jobs; 0 if it has none.
+// maxPeriod is the time between two Jobs beyond which the fields of a schedule are probably in the wrong order.
+const maxPeriod = 300 * 24 * time.Hour
+
+// periodOf returns the time between two Jobs of a CronJob; 0 if it has none, or more than a year.
 func periodOf(m *manifest) time.Duration {
 	schedule, err := cron.ParseStandard(m.text("spec", "schedule"))
 	if m.groupKind() != kinds.CronJob || err != nil {
 		return 0
 	}
-	first, last := schedule.Next(time.Unix(0, 0)), time.Unix(0, 0)
-	for range 101 {
-		last = schedule.Next(last)
+	first := schedule.Next(time.Unix(0, 0))
+	if period := schedule.Next(first).Sub(first); period > 0 && period < 2*maxPeriod {
+		return period
 	}
-	return last.Sub(first) / 100
+	return 0
 }
 
 // maxShortDeadline is the time, in seconds, in which many Jobs do not complete.

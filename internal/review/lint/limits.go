@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -23,7 +22,7 @@ import (
 // The quantities beyond which a unit is probably missing or wrong.
 var (
 	minBytes = resource.MustParse("1Mi")
-	maxCPU   = resource.MustParse("64")
+	maxCPU   = resource.MustParse("100")
 )
 
 func checkWrongQuantity(s *subject, r *reporter) {
@@ -31,35 +30,34 @@ func checkWrongQuantity(s *subject, r *reporter) {
 		s.podPairs(func(old, now podSet) { checkQuantityJumps(old, now, r) })
 	}
 	s.eachPods(func(pods podSet, spec *corev1.PodSpec) {
-		for i, container := range spec.Containers {
+		for _, c := range pods.typedContainers() {
 			for _, list := range []string{"limits", "requests"} {
-				quantities := container.Resources.Limits
+				quantities := c.Resources.Limits
 				if list == "requests" {
-					quantities = container.Resources.Requests
+					quantities = c.Resources.Requests
 				}
-				field := "containers|" + strconv.Itoa(i) + "|resources|" + list + "|"
-				cpu := quantities.Cpu()
 				for _, name := range []corev1.ResourceName{"memory", "ephemeral-storage"} {
 					if bytes := quantities[name]; !bytes.IsZero() && bytes.Cmp(minBytes) < 0 {
-						pods.field(r, field+string(name), "%s.%s %s is in bytes, and no program needs so few: write "+
-							"a unit, such as Mi", list, name, &bytes)
+						pods.field(r, c.field+"|resources|"+list+"|"+string(name), "%s.%s %s is in bytes, and no "+
+							"program needs so few: write a unit, such as Mi", list, name, &bytes)
 					}
 				}
-				if cpu.Cmp(maxCPU) >= 0 {
-					pods.field(r, field+"cpu", "%s.cpu %d is in cores, and few nodes have so many: write %dm for "+
-						"thousandths",
-						list, cpu.Value(), cpu.Value())
+				cpu, isRequested := quantities.Cpu(), !c.Resources.Requests.Cpu().IsZero()
+				if cpu.Cmp(maxCPU) >= 0 && (list == "requests" || !isRequested) { // a limit alone is the request
+					pods.field(r, c.field+"|resources|"+list+"|cpu", "%s.cpu %d is in cores, and few nodes have so "+
+						"many: write %dm for thousandths", list, cpu.Value(), cpu.Value())
 				}
 			}
 		}
 		for i, volume := range spec.Volumes {
-			disk := volume.EmptyDir
-			if disk != nil && disk.SizeLimit != nil && !disk.SizeLimit.IsZero() && disk.SizeLimit.Cmp(minBytes) < 0 {
-				pods.field(r, fmt.Sprintf("volumes|%d|emptyDir|sizeLimit", i), "sizeLimit %s is in bytes, and pods "+
-					"that write more are evicted: write a unit, such as Mi", disk.SizeLimit)
-			}
-			if disk != nil && disk.Medium == corev1.StorageMediumMemory && disk.SizeLimit != nil {
-				checkMemoryVolume(pods, volume, fmt.Sprintf("volumes|%d|emptyDir|sizeLimit", i), r)
+			disk, field := volume.EmptyDir, fmt.Sprintf("volumes|%d|emptyDir|sizeLimit", i)
+			switch {
+			case disk == nil || disk.SizeLimit == nil || disk.SizeLimit.IsZero():
+			case disk.SizeLimit.Cmp(minBytes) < 0:
+				pods.field(r, field, "sizeLimit %s is in bytes, and pods that write more are evicted: write a unit, "+
+					"such as Mi", disk.SizeLimit)
+			case disk.Medium == corev1.StorageMediumMemory:
+				checkMemoryVolume(pods, volume, field, r)
 			}
 		}
 	})
@@ -85,21 +83,19 @@ func checkQuantityJumps(old, now podSet, r *reporter) {
 				had, old.by.place())
 		}
 	}
-	for i, container := range now.typed().Containers {
-		for _, before := range old.typed().Containers {
-			for _, name := range []corev1.ResourceName{"cpu", "memory", "ephemeral-storage"} {
-				most, request := before.Resources.Requests[name], container.Resources.Requests[name]
-				most.Mul(maxChange)
-				if before.Name == container.Name && !most.IsZero() && request.Cmp(most) > 0 {
-					least := before.Resources.Requests[name]
-					now.field(r, fmt.Sprintf("containers|%d|resources|requests|%s", i, name), "requests.%s %s is "+
-						"more than %d times the %s of %s, so few nodes have room for it: check its unit", name,
-						&request, maxChange, &least,
-						old.by.place())
-				}
+	containerPairs(old, now, func(before, c podContainer) {
+		for _, name := range []corev1.ResourceName{"cpu", "memory", "ephemeral-storage"} {
+			most, request := before.Resources.Requests[name], c.Resources.Requests[name]
+			least := most.DeepCopy()
+			most.Mul(maxChange)
+			if most.IsZero() || request.Cmp(most) <= 0 || name == "cpu" && request.Cmp(maxCPU) >= 0 {
+				continue
 			}
+			now.field(r, c.field+"|resources|requests|"+string(name), "requests.%s %s is more than %d times the %s "+
+				"of %s, so few nodes have room for it: check its unit", name, &request, maxChange, &least,
+				old.by.place())
 		}
-	}
+	})
 }
 
 // checkMemoryVolume looks for a volume in memory that is larger than the limit of a container.

@@ -210,6 +210,35 @@ func (s *subject) podsBefore(now podSet) (found []podSet) {
 	return found
 }
 
+// A podContainer is a container of pods, with the path of its field, whose keys are separated by |.
+type podContainer struct {
+	corev1.Container
+	field  string
+	isInit bool
+}
+
+// typedContainers returns the containers of pods; the pods are valid.
+func (p podSet) typedContainers() (found []podContainer) {
+	for i, container := range p.typed().InitContainers {
+		found = append(found, podContainer{container, "initContainers|" + strconv.Itoa(i), true})
+	}
+	for i, container := range p.typed().Containers {
+		found = append(found, podContainer{container, "containers|" + strconv.Itoa(i), false})
+	}
+	return found
+}
+
+// containerPairs calls check for each container that pods have, and had in the previous payload.
+func containerPairs(old, now podSet, check func(before, c podContainer)) {
+	for _, c := range now.typedContainers() {
+		for _, before := range old.typedContainers() {
+			if before.Name == c.Name {
+				check(before, c)
+			}
+		}
+	}
+}
+
 // ports returns the ports that the containers of pods declare.
 func (p podSet) ports() (found []corev1.ContainerPort) {
 	if spec := p.typed(); spec != nil {
