@@ -3,8 +3,8 @@ package lint
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +34,7 @@ func checkSwitchedOff(s *subject, r *reporter) {
 		switch m.kind.Kind {
 		case "Deployment", "StatefulSet", "ReplicaSet":
 			before, now := old.number(1, "spec", "replicas"), m.number(1, "spec", "replicas")
-			if before > 0 && now == 0 && s.autoscalerOf(m.id) == nil {
+			if before > 0 && now == 0 && s.autoscalerOf(m.id) == nil && !s.isReplaced(old, m) {
 				r.field(m, []string{"spec", "replicas"},
 					"replicas 0 deletes all pods, and %s has %d: keep some, or delete the %s if it is not needed",
 					old.place(), before, m.kind.Kind)
@@ -63,6 +63,26 @@ func checkSwitchedOff(s *subject, r *reporter) {
 			}
 		}
 	})
+}
+
+// isReplaced reports whether Services that reached the pods of a workload now reach those of another, as of one color
+// and another.
+func (s *subject) isReplaced(old, m *manifest) (isReplaced bool) {
+	pods, _ := newPodSet(old)
+	for _, service := range s.previous.byKind[kinds.Service] {
+		selector, now := service.podSelector(), s.present(service.id, m)
+		if selector == nil || now == nil || service.id.Namespace != m.id.Namespace || !selector.Matches(pods.labels) {
+			continue
+		}
+		others, _, _ := s.selected(now)
+		isReplaced = slices.ContainsFunc(others, func(p podSet) bool {
+			return p.by.id != m.id && p.by.number(1, "spec", "replicas") > 0
+		})
+		if !isReplaced {
+			return false
+		}
+	}
+	return isReplaced
 }
 
 // place returns the file and the line of a manifest, for messages.
@@ -95,14 +115,15 @@ func checkProtectionDropped(s *subject, r *reporter) {
 			names := strings.Split(field, "|")
 			now.field(r, field, "it no longer has the %s of %s: %s", names[len(names)-1], old.by.place(), effect)
 		}
-		if slices.ContainsFunc(before.Tolerations, func(t corev1.Toleration) bool {
+		isBound := now.by.groupKind() == kinds.DaemonSet || len(after.NodeSelector) > 0 // others have other nodes
+		if isBound && slices.ContainsFunc(before.Tolerations, func(t corev1.Toleration) bool {
 			return t.Key != "node-role.kubernetes.io/master" && // Kubernetes no longer sets this taint
 				!slices.ContainsFunc(after.Tolerations,
 					func(u corev1.Toleration) bool { return u.Key == "" || u.Key == t.Key })
 		}) {
 			dropped("tolerations", "nodes with that taint no longer run the pods")
 		}
-		if class, now := s.priorityOf(before.PriorityClassName), s.priorityOf(after.PriorityClassName); now < class {
+		if s.priorityOf(after.PriorityClassName, math.MaxInt64) < s.priorityOf(before.PriorityClassName, 1) {
 			dropped("priorityClassName", "its priority is lower now, and others preempt the pods on a full node")
 		}
 		if path := []string{"securityContext", "fsGroup"}; now.hasClaims() && fieldAt(old.spec, path) != nil &&
@@ -114,12 +135,10 @@ func checkProtectionDropped(s *subject, r *reporter) {
 				"a program that needs longer to stop is killed, and may damage its data", grace, graceOf(before),
 				old.by.place())
 		}
-		for i, container := range after.Containers {
-			for _, earlier := range before.Containers {
-				if earlier.Name == container.Name && now.restarts() {
-					checkContainerProtection(old.by, earlier, now, i, r)
-				}
-			}
+		if now.restarts() {
+			containerPairs(old, now, func(before, c podContainer) {
+				checkContainerProtection(old.by, before, c, now, r)
+			})
 		}
 	})
 	s.pairs(func(old, m *manifest) {
@@ -143,45 +162,46 @@ func checkProtectionDropped(s *subject, r *reporter) {
 	})
 }
 
-// priorityOf returns the priority that a class of the payload gives to pods; that of other classes is above 0.
-func (s *subject) priorityOf(class string) int64 {
+// priorityOf returns the priority that a class gives to pods; for a class that the payload does not have, it returns
+// another.
+func (s *subject) priorityOf(class string, unknown int64) int64 {
+	if class == "" {
+		return 0
+	}
 	for _, m := range s.byID[kinds.NewID(kinds.PriorityClass, "", class)] {
 		return m.number(0, "value")
 	}
-	return int64(min(len(class), 1))
+	return unknown
 }
 
 // maxSlowStart is the time, in seconds, in which most programs start.
 const maxSlowStart = 60
 
 // checkContainerProtection looks for probes and memory of a container that the update removes or lowers.
-func checkContainerProtection(old *manifest, before corev1.Container, pods podSet, index int, r *reporter) {
-	field, place, now := "containers|"+strconv.Itoa(index), old.place(), pods.typed().Containers[index]
-	if before.ReadinessProbe != nil && now.ReadinessProbe == nil &&
+func checkContainerProtection(old *manifest, before, now podContainer, pods podSet, r *reporter) {
+	place := old.place()
+	if before.ReadinessProbe != nil && now.ReadinessProbe == nil && !now.isInit &&
 		(now.StartupProbe == nil || before.StartupProbe != nil) { // else perhaps it is the startupProbe now
-		pods.field(r, field, "the container %s no longer has the readinessProbe of %s: it gets requests "+
+		pods.field(r, now.field, "the container %s no longer has the readinessProbe of %s: it gets requests "+
 			"while it can't answer them", now.Name, place)
 	}
 	if now.LivenessProbe != nil && before.LivenessProbe != nil {
 		seconds := patience(cmp.Or(now.StartupProbe, now.LivenessProbe))
 		most := patience(cmp.Or(before.StartupProbe, before.LivenessProbe))
-		if seconds < most/2 && seconds <= maxSlowStart {
-			pods.field(r, field+"|livenessProbe", "the livenessProbe kills a container that has not started after %d "+
-				"seconds, and %s allows %d: keep its startupProbe or initialDelaySeconds", seconds, place, most)
+		if 3*seconds <= most && seconds <= maxSlowStart && seconds >= minPatience { // killed-early reports less
+			pods.field(r, now.field+"|livenessProbe", "the livenessProbe kills a container that has not started after "+
+				"%d seconds, and %s allows %d: keep its startupProbe or initialDelaySeconds", seconds, place, most)
 		}
 	}
 	if before.Lifecycle != nil && before.Lifecycle.PreStop != nil &&
 		(now.Lifecycle == nil || now.Lifecycle.PreStop == nil) {
-		pods.field(r, field, "the container %s no longer has the preStop handler of %s: it stops while it still gets "+
-			"requests", now.Name, place)
+		pods.field(r, now.field, "the container %s no longer has the preStop handler of %s: it stops while it still "+
+			"gets requests", now.Name, place)
 	}
-	for _, name := range []corev1.ResourceName{"cpu", "memory"} {
-		limit, request := now.Resources.Limits[name], before.Resources.Requests[name]
-		if !limit.IsZero() && limit.Cmp(request) < 0 {
-			pods.field(r, field+"|resources|limits|"+string(name), "limits.%s %s is less than the %s that %s "+
-				"requests: a container that needs what it requested is slowed down or killed", name, &limit,
-				&request, place)
-		}
+	limit, request := now.Resources.Limits.Memory(), before.Resources.Requests.Memory()
+	if !limit.IsZero() && 2*limit.Value() <= request.Value() {
+		pods.field(r, now.field+"|resources|limits|memory", "limits.memory %s is at most half of the %s that %s "+
+			"requests: a container that needs what it requested is killed", limit, request, place)
 	}
 }
 

@@ -169,12 +169,22 @@ func (s *subject) checkNeighbours(pods podSet, spec *corev1.PodSpec, r *reporter
 			pods.field(r, "affinity|podAntiAffinity", "podAntiAffinity wants a zone for each of %d replicas, and "+
 				"most clusters have at most %d: prefer it instead, or use topologySpreadConstraints", replicas,
 				maxZones)
-		case term.TopologyKey == corev1.LabelHostname && replicas >= 3 && (rolling == int64(0) || rolling == "0%"):
+		case term.TopologyKey == corev1.LabelHostname && replicas >= 3 && s.wereTogether(pods) &&
+			(rolling == int64(0) || rolling == "0%"):
 			pods.field(r, "affinity|podAntiAffinity", "podAntiAffinity wants a node for each of %d replicas, and "+
 				"maxUnavailable 0 one more for each new pod, so an update waits for ever on %d nodes: allow "+
 				"maxUnavailable: 1, or prefer it instead", replicas, replicas)
 		}
 	}
+}
+
+// wereTogether reports whether pods could be on one node in the previous payload. In a first release, there may be nodes
+// for all of them.
+func (s *subject) wereTogether(now podSet) bool {
+	return slices.ContainsFunc(s.podsBefore(now), func(old podSet) bool {
+		spec := old.typed()
+		return spec != nil && (spec.Affinity == nil || spec.Affinity.PodAntiAffinity == nil)
+	})
 }
 
 // isOnAllNodes reports whether a selector selects the pods of another workload, which run on all nodes.
