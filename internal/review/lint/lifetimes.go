@@ -137,7 +137,8 @@ func commandsOf(command []string) (commands [][]string) {
 }
 
 // shortCommands are programs that end at once.
-var shortCommands = []string{"echo", "true", "false", "date", "ls", "mkdir", "touch", "cp", "mv", "chmod", "chown", "exit"}
+var shortCommands = []string{"echo", "true", "false", "date", "ls", "mkdir", "touch", "cp", "mv",
+	"chmod", "chown", "exit"}
 
 // goesOn reports whether a command may not end at once. If the program is the image's, words are only its arguments.
 func (c podContainer) goesOn(words []string) bool {

@@ -178,8 +178,8 @@ func (s *subject) checkNeighbours(pods podSet, spec *corev1.PodSpec, r *reporter
 	}
 }
 
-// wereTogether reports whether pods could be on one node in the previous payload. In a first release, there may be nodes
-// for all of them.
+// wereTogether reports whether pods could be on one node in the previous payload. In a first release, there may be
+// nodes for all of them.
 func (s *subject) wereTogether(now podSet) bool {
 	return slices.ContainsFunc(s.podsBefore(now), func(old podSet) bool {
 		spec := old.typed()
