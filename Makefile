@@ -43,6 +43,7 @@ RUNLEVEL_TEST_NODES ?= wanted
 test-node: build ## run the tests of the image on real nodes (Linux, root, containerd; they are skipped elsewhere)
 	cd tools && $(GO) run ./image -source .. -o ../bin/image-node linux/$(shell $(GO) env GOARCH)
 	RUNLEVEL_TEST_NODES=$(RUNLEVEL_TEST_NODES) RUNLEVEL_TEST_IMAGE=$(CURDIR)/bin/image-node $(SUITE) -parallel 8 -v ./internal/sandbox/realnode ./install/e2e
+	RUNLEVEL_TEST_NODES=$(RUNLEVEL_TEST_NODES) $(SUITE) -run OnNodes -v ./internal/review/mistakes
 
 lint: ## gofmt, vet, staticcheck, actionlint and the house test
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }

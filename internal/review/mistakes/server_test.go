@@ -32,7 +32,12 @@ var (
 	update       = flag.Bool("update", false, "write the answers of the API server")
 )
 
-func TestMain(m *testing.M) { os.Exit(controlPlane.Run(m)) }
+func TestMain(m *testing.M) {
+	if os.Args[0] == programPath {
+		os.Exit(runInContainer(os.Args[1:]))
+	}
+	os.Exit(controlPlane.Run(m))
+}
 
 // TestServerAnswers asks an API server about each mistake: as a new release, and as an update. Its
 // answers are server.txt.
