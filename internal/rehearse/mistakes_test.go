@@ -27,7 +27,7 @@ const (
 )
 
 // TestMistakes prints how many mistakes lint and a rehearsal find together, and those that neither does.
-// It lints all of them, and rehearses those that an API server refuses, those that lint does not find, and those that
+// It lints all, and rehearses those that an API server refuses, those that lint does not find, and those that
 // are none, each in a branch of the shop: so no mistake may hide another one. It compares the outcomes of the rehearsal
 // with testdata/mistakes.txt.
 func TestMistakes(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Outputs are the formats of a result that is made once: one for standard output, and others for files.
+// Outputs are the formats of one result: one for standard output, and others for files.
 type Outputs struct {
 	Printed   Output // the first allowed format, if no other one is chosen
 	Files     []OutputFile

@@ -52,7 +52,7 @@ func TestCertificatesOfUpdatesLastAWeek(t *testing.T) {
 			Payload: parsed(t, release(left)), Previous: parsed(t, release(90*day)),
 		}).Findings)
 		if strings.Contains(found, "tls.crt ends on") != isReported {
-			t.Errorf("a certificate that is valid for %s: %s", left, found)
+			t.Errorf("a certificate with %s left: %s", left, found)
 		}
 	}
 }

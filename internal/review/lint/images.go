@@ -104,7 +104,7 @@ func checkChangedImage(old podSet, earlier image, now containerImage, r *reporte
 			earlier.tag+earlier.digest)
 	case before == nil || after == nil || !after.LessThan(before) || before.Major() >= 1000 && after.Major() < 1000:
 	case !old.hasClaims():
-		r.note(now.by, now.path, "%s is older than %s of %s: if that is no rollback, name a later version", now.name,
+		r.note(now.by, now.path, "%s is older than %s of %s: unless this is a rollback, name a later version", now.name,
 			earlier.tag, place)
 	case before.Major() == after.Major(): // data-unreadable reports others
 		r.field(now.by, now.path, "%s is older than %s of %s: it may not read the data that the later version has "+

@@ -98,7 +98,7 @@ func checkQuantityJumps(old, now podSet, r *reporter) {
 	})
 }
 
-// checkMemoryVolume looks for a volume in memory that is larger than the limit of a container.
+// checkMemoryVolume looks for volumes in memory above the limit of a container.
 func checkMemoryVolume(pods podSet, volume corev1.Volume, field string, r *reporter) {
 	for _, container := range pods.typed().Containers {
 		limit := container.Resources.Limits.Memory()
@@ -222,7 +222,7 @@ func (s *subject) checkQuota(m *manifest, key corev1.ResourceName, hard resource
 	}
 	if needed.Cmp(hard) > 0 {
 		r.field(m, []string{"spec", "hard", string(key)}, "the quota of %s is %s, and the pods of the payload need "+
-			"%s, so the API server refuses some of them: raise it", key, &hard, &needed)
+			"%s, so the API server refuses some: raise it", key, &hard, &needed)
 	}
 }
 
@@ -238,7 +238,7 @@ func (s *subject) checkObjectCount(m *manifest, key corev1.ResourceName, hard re
 	}
 	if found.Len() > int(hard.Value()) {
 		r.field(m, []string{"spec", "hard", string(key)}, "the quota of %s is %s, and the payload has %d, so the API "+
-			"server refuses some of them: raise it", key, &hard, found.Len())
+			"server refuses some: raise it", key, &hard, found.Len())
 	}
 }
 
