@@ -118,7 +118,8 @@ func (s *subject) successors(report func(old, now podSet)) {
 				old, isKnown = byLabels[now.labels.String()]
 			}
 			areRolledOut := isKnown && slices.Contains(rolledOut, now.by.kind.Kind) &&
-				slices.Contains(rolledOut, old.by.kind.Kind)
+				slices.Contains(rolledOut, old.by.kind.Kind) ||
+				isKnown && now.by.groupKind() == kinds.CronJob && now.by.id == old.by.id
 			if areRolledOut && !s.isAsBefore(now.by, old.by) && s.shareCluster(old.by, now.by) &&
 				old.typed() != nil && now.typed() != nil {
 				report(old, now)
@@ -155,6 +156,8 @@ func checkDataLeftBehind(s *subject, r *reporter) {
 				field, data = has[i].field, "a directory that goes with the pod"
 			case s.isNewData(now, earlier, has[i]):
 				field, data = movedBy(old.by, now.by, has[i].field), "a new "+has[i].data
+			case has[i].data == earlier.data && has[i].isRead:
+				now.reportReadOnly(r, old, earlier, has[i])
 			case has[i].data == earlier.data && has[i].sub != earlier.sub:
 				field, data = append(has[i].mount, "subPath"), has[i].describe()
 			}
@@ -166,6 +169,18 @@ func checkDataLeftBehind(s *subject, r *reporter) {
 		}
 		reportSettings(r, old, now)
 	})
+}
+
+// reportReadOnly reports data of a program of the same image that no container of the pods may write any more. Other
+// directories may be filled by others.
+func (p podSet) reportReadOnly(r *reporter, old podSet, earlier, present place) {
+	isWritten := slices.ContainsFunc(p.places(), func(q place) bool { return q.data == earlier.data && !q.isRead })
+	before, after := old.typed().Containers[earlier.container], p.typed().Containers[present.container]
+	isOwn := p.by.groupKind() == kinds.StatefulSet || dataSetting.MatchString(earlier.path)
+	if !isWritten && before.Image == after.Image && isOwn {
+		r.field(p.by, present.mount, "the container %s may no longer write to %s, where it has %s, and its image is "+
+			"the same: drop readOnly", after.Name, earlier.path, earlier.describe())
+	}
 }
 
 // movedBy returns the field of a workload that gives its claims other names. The template is the field of its volume.
@@ -234,7 +249,7 @@ func placeAt(places []place, container int, name string) (found place, rest stri
 }
 
 // dataSetting matches the names of variables and arguments with the directory of a program's data.
-var dataSetting = regexp.MustCompile(`(?i)data|stor(e|age)|tsdb|queue|^-D$`)
+var dataSetting = regexp.MustCompile(`(?i)data|stor(e|age)|tsdb|queue|upload|back-?up|^-D$|^/var/lib/`)
 
 // A setting is a variable or an argument of a container.
 type setting struct {

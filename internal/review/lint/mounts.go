@@ -114,6 +114,28 @@ func checkUnusableMount(s *subject, r *reporter) {
 			}
 		}
 		c.checkModes(program, r)
+		if c.isSameProgram(s) {
+			c.checkScratch(r)
+		}
+	}
+}
+
+// checkScratch looks for directories of its own that a container no longer has, and may not write without a volume.
+func (c *container) checkScratch(r *reporter) {
+	security, spec := c.SecurityContext, c.before.pods.typed()
+	if security == nil || security.ReadOnlyRootFilesystem == nil || !*security.ReadOnlyRootFilesystem {
+		return
+	}
+	for _, mount := range c.before.VolumeMounts {
+		i, directory := volumeOf(spec, mount), path.Clean(mount.MountPath)
+		stays := slices.ContainsFunc(c.VolumeMounts, func(now corev1.VolumeMount) bool {
+			other := path.Clean(now.MountPath)
+			return strings.HasPrefix(directory+"/", other+"/") || strings.HasPrefix(other+"/", directory+"/")
+		})
+		if i >= 0 && spec.Volumes[i].EmptyDir != nil && isFilledByManifests(spec, spec.Volumes[i]) && !stays {
+			c.report(r, nil, "can't write to %s, since readOnlyRootFilesystem is true and its emptyDir is gone: keep "+
+				"the volume", directory)
+		}
 	}
 }
 

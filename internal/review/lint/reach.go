@@ -131,8 +131,16 @@ func checkMovedPort(s *subject, r *reporter) {
 				continue
 			}
 			for _, p := range pods {
+				path := []string{"spec", "ports", strconv.Itoa(i)}
+				isSame := slices.ContainsFunc(s.podsBefore(p), func(old podSet) bool {
+					return old.typed() != nil && p.typed() != nil && p.runsSame(old)
+				})
+				if had := s.targetBefore(m, p, port); isSame && p.declares(had) && len(moved[p.by]) == 0 {
+					r.field(m, path, "requests go to port %d, which %s (%s:%d) does not declare, and before they went "+
+						"to its port %d: correct targetPort", number, p.by.id, p.by.Path, p.by.Line, had)
+					break
+				}
 				if slices.Contains(moved[p.by], number) {
-					path := []string{"spec", "ports", strconv.Itoa(i)}
 					r.field(m, path, "requests go to port %d, which %s (%s:%d) no longer declares: set targetPort to "+
 						"one of its ports, by name if it has one", number, p.by.id, p.by.Path, p.by.Line)
 					break

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"regexp"
 	"slices"
@@ -113,7 +114,8 @@ type call struct {
 
 // findCalls returns the hosts of Services in texts.
 func (s *subject) findCalls() (found []call) {
-	for _, text := range s.texts() {
+	texts := s.texts()
+	for _, text := range texts {
 		for _, part := range anyHost.FindAllStringSubmatchIndex(text.value, -1) {
 			before, host := text.value[part[2]:part[3]], text.value[part[4]:part[5]]
 			c, isService := s.serviceOf(text, host)
@@ -141,7 +143,24 @@ func (s *subject) findCalls() (found []call) {
 			}
 		}
 	}
+	addPortsBeside(found, texts)
 	return found
+}
+
+// addPortsBeside gives calls the ports of the variables X_PORT beside their X_HOST.
+func addPortsBeside(calls []call, texts []text) {
+	values := map[string]text{}
+	for _, text := range texts {
+		values[text.by.id.String()+" "+text.key] = text
+	}
+	for i, c := range calls {
+		name := strings.TrimSuffix(c.key, "HOST")
+		beside, isThere := values[c.by.id.String()+" "+name+"PORT"]
+		number, err := strconv.ParseUint(beside.value, 10, 16)
+		if isThere && name != c.key && c.port == 0 && c.value == c.host && err == nil {
+			calls[i].port, calls[i].path = int32(number), beside.path //nolint:gosec // it has 16 bits
+		}
+	}
 }
 
 // minPort is the smallest number of a port: smaller ones are tags of images.
@@ -192,10 +211,7 @@ func checkUnreachableHost(s *subject, r *reporter) {
 			s.reportMissingHost(r, c)
 		case c.pods != nil && !seen[c.by] && resolverField(c.pods) != "":
 			seen[c.by] = true
-			field := resolverField(c.pods)
-			r.field(c.by, append(slices.Clone(c.pods.path), field), "with %s the pods use the resolver of the node, "+
-				"which does not find the host %s: set dnsPolicy to ClusterFirst, or to ClusterFirstWithHostNet in the "+
-				"network of the node", field, c.host)
+			reportResolver(r, c, *c.pods)
 		case c.pod != "":
 			s.reportPodHost(r, c)
 		case c.port > 0 && !slices.ContainsFunc(services, func(m *manifest) bool {
@@ -203,6 +219,17 @@ func checkUnreachableHost(s *subject, r *reporter) {
 		}):
 			r.field(c.by, c.path, "%s (%s:%d) has no port %d, so requests to %s:%d get no answer: correct the port",
 				c.service, services[0].Path, services[0].Line, c.port, c.host, c.port)
+		}
+	}
+	callers := slices.Concat(slices.Collect(maps.Values(s.callers()))...)
+	slices.SortFunc(callers, func(a, b caller) int { return strings.Compare(a.host, b.host) })
+	for _, c := range callers {
+		for _, old := range s.podsBefore(c.pods) { // settings have hosts for other programs as well
+			isNew := resolverField(&c.pods) != "" && resolverField(&old) == ""
+			if isNew && !seen[c.pods.by] && len(s.byID[c.service]) > 0 {
+				seen[c.pods.by] = true
+				reportResolver(r, c.call, c.pods)
+			}
 		}
 	}
 	each(s, kinds.Service, func(m *manifest, service *corev1.Service) {
@@ -282,6 +309,12 @@ func (s *subject) reportPodHost(r *reporter, c call) {
 				c.host, why)
 		}
 	}
+}
+
+func reportResolver(r *reporter, c call, pods podSet) {
+	field := resolverField(&pods)
+	pods.field(r, field, "with %s the pods use the resolver of the node, which does not find the host %s: set "+
+		"dnsPolicy to ClusterFirst, or to ClusterFirstWithHostNet in the network of the node", field, c.host)
 }
 
 // resolverField returns the field by which pods do not ask the resolver of the cluster; "" if they do.
