@@ -106,11 +106,14 @@ var dataKey = regexp.MustCompile(`(?i)crypt|cipher|salt|(master|signing|secret|d
 // isPassword matches the names of variables with the password of a new database.
 var isPassword = regexp.MustCompile(`(?i)passw`)
 
+// storeKey matches the names of variables with credentials of object stores, which do not change what is stored.
+var storeKey = regexp.MustCompile(`(?i)store|s3|minio|aws|access`)
+
 // reportKeys reports variables with another key than the one with which a container has written its data.
 func (s *subject) reportKeys(r *reporter, d dataReader) {
 	for i, variable := range d.container.Env {
 		j := slices.IndexFunc(d.before.Env, func(v corev1.EnvVar) bool { return v.Name == variable.Name })
-		if j < 0 || !dataKey.MatchString(variable.Name) {
+		if j < 0 || !dataKey.MatchString(variable.Name) || storeKey.MatchString(variable.Name) {
 			continue
 		}
 		had, has := s.previous.secretValue(d.old.by, d.before.Env[j]), s.secretValue(d.now.by, variable)

@@ -255,11 +255,30 @@ var restored = map[schema.GroupKind][]struct{ path, value, effect string }{
 	kinds.HorizontalPodAutoscaler: {{"spec.minReplicas", "1", "one pod is left when there is little load"}},
 }
 
+const nginx = "nginx.ingress.kubernetes.io/"
+
+// restoredByNginx are annotations without which the Ingress controller of nginx has a default.
+var restoredByNginx = map[string]string{
+	"proxy-body-size":    "larger requests than 1 MB are refused",
+	"proxy-read-timeout": "answers that take longer than 60 seconds are cut off",
+	"proxy-send-timeout": "requests that take longer than 60 seconds are cut off",
+	"backend-protocol":   "the pods get plain HTTP",
+	"rewrite-target":     "the pods get the paths of the clients",
+}
+
 func checkDefaultRestored(s *subject, r *reporter) {
 	s.pairs(func(old, m *manifest) {
 		if old.annotations[deploymenthook.Annotation] != "" && m.annotations[deploymenthook.Annotation] == "" {
 			r.at(m, "the annotation %s is dropped, which %s has: rollouts no longer run its hooks: keep it",
 				deploymenthook.Annotation, old.place())
+		}
+		for _, key := range sortedKeys(restoredByNginx) {
+			key, effect := nginx+key, restoredByNginx[key]
+			if m.groupKind() == kinds.Ingress && old.annotations[key] != "" && m.annotations[key] == "" &&
+				reflect.DeepEqual(m.get("spec"), old.get("spec")) {
+				r.field(m, []string{"metadata", "annotations"}, "the annotation %s is dropped, which is %s in %s:%d: "+
+					"%s: keep it", key, old.annotations[key], old.where(), old.Line, effect)
+			}
 		}
 		for _, field := range restored[m.groupKind()] {
 			path := strings.Split(field.path, ".")

@@ -205,6 +205,14 @@ func checkContainerProtection(old *manifest, before, now podContainer, pods podS
 	}
 }
 
+// hasHostPort reports whether clients reach pods by ports of their nodes, other than those of metrics.
+func hasHostPort(m *manifest) bool {
+	pods, _ := newPodSet(m)
+	return slices.ContainsFunc(pods.ports(), func(port corev1.ContainerPort) bool {
+		return port.HostPort > 0 && !strings.Contains(port.Name, "metrics")
+	})
+}
+
 // checkReplacedAtOnce looks for strategies that let an update stop all pods at one time.
 func (s *subject) checkReplacedAtOnce(old, m *manifest, r *reporter) {
 	replicas := m.number(1, "spec", "replicas")
@@ -219,7 +227,7 @@ func (s *subject) checkReplacedAtOnce(old, m *manifest, r *reporter) {
 			m.get("spec", strategy, "rollingUpdate", "maxSurge") == int64(0)
 		isAll := m.get(path...) == "100%" || (replicas > 1 || isLast) && m.number(0, path...) >= replicas
 		if isAll && old.get(path...) != m.get(path...) && kinds.IsWorkload(m.groupKind()) &&
-			m.kind.Kind != "DaemonSet" {
+			(m.kind.Kind != "DaemonSet" || hasHostPort(m)) {
 			r.field(m, path, "maxUnavailable %v lets an update stop all pods at one time: allow 1, or 25%%",
 				m.get(path...))
 		}

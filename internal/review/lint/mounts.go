@@ -28,8 +28,12 @@ func checkMissingFile(s *subject, r *reporter) {
 			if _, isThere := c.files[name]; isThere || isReported[mount] || c.hasOtherVolumeAt(name) {
 				continue
 			}
-			if by := c.nameIn(name); by != "" {
-				c.report(r, nil, "no longer has the file %s, which %s names: change both together", name, by)
+			by, whose := c.nameIn(name), "which"
+			if by == "" && !stays[mount] { // by an argument such as --cert-dir
+				by, whose = c.nameIn(path.Dir(name)), "whose directory"
+			}
+			if by == "command" || by == "args" || by != "" && whose == "which" {
+				c.report(r, nil, "no longer has the file %s, %s %s names: change both together", name, whose, by)
 				isReported[mount] = true
 			} else if !stays[mount] && c.isSameProgram(s) {
 				c.report(r, nil, "no longer has the file %s, and its image and arguments are the same: keep the file "+

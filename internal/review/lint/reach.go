@@ -175,9 +175,9 @@ func reportListening(r *reporter, number int32, old, pods podSet) {
 	}
 	for _, text := range now {
 		if had, isKnown := before[text.key]; isKnown && had.names(number) && anyPort.MatchString(text.value) {
-			r.field(pods.by, text.path, "it named port %d in %s:%d, and the container still declares that port: "+
-				"change the ports of the container, its probes and its Services too", number, old.by.where(),
-				old.by.Line)
+			r.field(pods.by, text.path, "%s named port %d in %s:%d, and the container still declares that port: "+
+				"change the ports of the container, its probes and its Services too", text.name(), number,
+				old.by.where(), old.by.Line)
 		}
 	}
 }
@@ -206,6 +206,25 @@ func checkServiceNarrowed(s *subject, r *reporter) {
 			s.reportGap(r, old, m)
 		}
 	})
+	s.podPairs(func(old, now podSet) { s.reportHostPort(r, old, now) })
+}
+
+// reportHostPort reports pods on each node that no longer have a port of their nodes, if no Service has one for them.
+func (s *subject) reportHostPort(r *reporter, old, now podSet) {
+	isOutside := slices.ContainsFunc(s.byKind[kinds.Service], func(m *manifest) bool {
+		isOpen := slices.Contains([]string{"NodePort", "LoadBalancer"}, m.text("spec", "type"))
+		selector := m.podSelector()
+		return isOpen && selector != nil && selector.Matches(now.labels) && m.id.Namespace == now.by.id.Namespace
+	})
+	hasHostPort := func(port corev1.ContainerPort) bool { return port.HostPort > 0 }
+	if now.by.kind.Kind != "DaemonSet" || now.typed().HostNetwork || isOutside ||
+		slices.ContainsFunc(now.ports(), hasHostPort) {
+		return
+	}
+	if i := slices.IndexFunc(old.ports(), hasHostPort); i >= 0 && now.declares(old.ports()[i].ContainerPort) {
+		now.field(r, "containers", "%s:%d has hostPort %d, by which clients reach the pod of a node: keep it",
+			old.by.where(), old.by.Line, old.ports()[i].HostPort)
+	}
 }
 
 // lossesOf returns the losses of a Service by its own fields.
@@ -232,7 +251,7 @@ func (s *subject) lossesOf(m *manifest, before, now corev1.ServiceSpec) []loss {
 		{isNarrow && len(now.LoadBalancerSourceRanges) > 0, "loadBalancerSourceRanges", "lets clients in that " +
 			"are not in loadBalancerSourceRanges now: add their ranges"},
 		{isLocal(now) && !isLocal(before) && !isEverywhere, "internalTrafficPolicy", "has no internalTrafficPolicy " +
-			"Local, with which clients on nodes without one of its pods get no answer: set Cluster"},
+			"Local: with it, clients on nodes without one of its pods get no answer: set Cluster"},
 		{before.PublishNotReadyAddresses && !now.PublishNotReadyAddresses, "publishNotReadyAddresses", "has " +
 			"publishNotReadyAddresses: without it, pods that start do not find each other: keep it"},
 	}

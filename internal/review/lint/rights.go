@@ -68,13 +68,17 @@ func checkRightsLost(s *subject, r *reporter) {
 			if taker == nil || reported[taker] {
 				continue
 			}
+			report := report
+			if slices.ContainsFunc(takers[taker], func(g grant) bool { return s.stillUses(old, now, g, has) }) {
+				report = r.field
+			}
 			reported[taker] = true
 			how := "the change of its " + strings.Join(field, ".")
 			switch {
 			case field == nil:
 				how = "its delete"
 			case taker == now.by && now.spec["serviceAccountName"] == nil:
-				how += ", which existing clusters keep" // by the deprecated field serviceAccount
+				how += " in new clusters (others keep the deprecated field serviceAccount)"
 			}
 			report(taker, field, "with %s, the pods of %s (%s:%d) may no longer %s as %s: keep these rights while a "+
 				"program needs them", how, now.by.id, now.by.Path, now.by.Line, describeRights(takers[taker], has),
@@ -115,6 +119,47 @@ func (s *subject) lost(had, has []grant) (lost []grant) {
 		}
 	}
 	return lost
+}
+
+// stillUses reports whether the arguments or files of pods show that their program uses a right which they have nowhere
+// any more.
+func (s *subject) stillUses(old, now podSet, lost grant, has []grant) bool {
+	if len(lost.Resources) == 0 {
+		return false
+	}
+	verb, many := lost.Verbs[0], lost.Resources[0]
+	one := strings.TrimSuffix(many, "s")
+	isElsewhere := slices.ContainsFunc(has, func(g grant) bool {
+		isCovered, _ := validation.Covers([]rbacv1.PolicyRule{g.PolicyRule}, []rbacv1.PolicyRule{lost.PolicyRule})
+		return isCovered
+	})
+	var args, before []string
+	for _, text := range old.texts() {
+		before = append(before, text.value)
+	}
+	isElection := false
+	for _, text := range now.texts() {
+		args = append(args, text.value)
+		isElection = isElection || strings.HasPrefix(text.value, "--leader-elect") && slices.Contains(before, text.value)
+	}
+	if many == "leases" && slices.Contains([]string{"get", "create", "update"}, verb) {
+		return isElection && lost.binding.id.Namespace == now.by.id.Namespace
+	}
+	return !isElsewhere && (strings.Contains(strings.Join(args, " "), "kubectl "+verb+" "+one) ||
+		verb == "watch" && s.discovers(now, one))
+}
+
+// discovers reports whether a file of pods has Prometheus watch objects of a kind.
+func (s *subject) discovers(p podSet, kind string) bool {
+	for _, c := range s.containersOf(s.index, p) {
+		for _, file := range c.files {
+			value, _ := file.source.value(file.key)
+			if strings.Contains(value, "kubernetes_sd_configs") && strings.Contains(value+"\n", "role: "+kind+"\n") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isNarrowed reports whether grants still allow a request that has the name of its object, for some names. Names of

@@ -193,6 +193,10 @@ func (s *subject) checkServer(r *reporter, m *manifest, service kinds.ID, path [
 			"as it did in the previous payload, so all requests fail that need an answer: correct targetPort, or "+
 			"the selector", service,
 			pods[0].by.id, pods[0].by.Path, pods[0].by.Line)
+	case s.servedPath(m, path, pods) != "":
+		r.field(m, append(path, "service", "path"), "the arguments of the server, %s (%s:%d), still name the path %s "+
+			"of the previous payload, so all requests fail that need an answer: change both together", pods[0].by.id,
+			pods[0].by.Path, pods[0].by.Line, s.servedPath(m, path, pods))
 	case policy != nil:
 		r.field(policy, []string{"spec", "ingress"}, "it lets only pods call %s (%s:%d), and the API server is not a "+
 			"pod, so requests fail for which %s (%s:%d) needs an answer: allow the port without from", pods[0].by.id,
@@ -202,6 +206,28 @@ func (s *subject) checkServer(r *reporter, m *manifest, service kinds.ID, path [
 			"server trusts no answer, and refuses all requests that need one: set it, or have it injected, as by the "+
 			"annotation cert-manager.io/inject-ca-from", service.Name, service.Namespace)
 	}
+}
+
+// servedPath returns the path that a configuration no longer names, and the arguments of pods do; "" if they name the
+// new path, too, or neither.
+func (s *subject) servedPath(m *manifest, path []string, pods []podSet) string {
+	old, field := s.previousOf(m), append(slices.Clone(path), "service", "path")
+	if old == nil {
+		return ""
+	}
+	had, _ := fieldAt(old.Object().Object, field).(string)
+	has, _ := fieldAt(m.Object().Object, field).(string)
+	names := func(path string) bool {
+		return slices.ContainsFunc(pods, func(p podSet) bool {
+			return slices.ContainsFunc(p.texts(), func(text text) bool {
+				return text.value == path || strings.HasSuffix(text.value, "="+path)
+			})
+		})
+	}
+	if len(had) > 1 && had != has && names(had) && !names(has) {
+		return had
+	}
+	return ""
 }
 
 // lostPort reports whether none of the pods behind a Service declares a port that it targets, and some did so with the
