@@ -140,7 +140,8 @@ func (s *subject) stillUses(old, now podSet, lost grant, has []grant) bool {
 	isElection := false
 	for _, text := range now.texts() {
 		args = append(args, text.value)
-		isElection = isElection || strings.HasPrefix(text.value, "--leader-elect") && slices.Contains(before, text.value)
+		isElection = isElection ||
+			strings.HasPrefix(text.value, "--leader-elect") && slices.Contains(before, text.value)
 	}
 	if many == "leases" && slices.Contains([]string{"get", "create", "update"}, verb) {
 		return isElection && lost.binding.id.Namespace == now.by.id.Namespace
