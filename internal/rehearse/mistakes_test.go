@@ -26,10 +26,9 @@ const (
 	maxMisleading = 1
 )
 
-// TestMistakes prints how many mistakes lint and a rehearsal find together, and those that neither does.
-// It lints all, and rehearses those that an API server refuses, those that lint does not find, and those that
-// are none, each in a branch of the shop: so no mistake may hide another one. It compares the outcomes of the rehearsal
-// with testdata/mistakes.txt.
+// TestMistakes prints how many mistakes lint and a rehearsal find together, and those that neither does. It lints all,
+// and rehearses those that an API server refuses and those that lint does not find, each in a branch of the shop: so no
+// mistake may hide another one. It compares the outcomes of the rehearsal with testdata/mistakes.txt.
 func TestMistakes(t *testing.T) {
 	all := allMistakes(t)
 	before, after := fstest.MapFS{}, fstest.MapFS{}
@@ -42,7 +41,7 @@ func TestMistakes(t *testing.T) {
 	}
 	sandboxtest.NeedControlPlane(t)
 	report, err := rehearse.Run(t.Context(), rehearse.Options{
-		Old: parse(t, before, "1.0.0"), New: parse(t, after, "1.1.0"), Sandbox: sandbox.Options{Nodes: 3},
+		Old: parse(t, before, "1.0.0"), New: parse(t, after, "1.1.0"), Sandbox: sandbox.Options{Nodes: 6},
 		Progress: func(line string) {
 			t.Log(line)
 		},
@@ -112,9 +111,11 @@ func allMistakes(t *testing.T) []mistakes.Mistake {
 	return append(all, outages...)
 }
 
-// isRehearsed reports whether a mistake is rehearsed. No container runs, so there is little to see of most outages.
+// isRehearsed reports whether a mistake is rehearsed. No container runs, so there is little to see of most outages, and
+// the near misses among them are left to lint: hundreds of shops would need a larger machine.
 func isRehearsed(m mistakes.Mistake, linted string) bool {
-	return !m.Alone && (m.Group != mistakes.Outage || linted != "found")
+	isNearMiss := m.Group == mistakes.Fine && m.Family != ""
+	return !m.Alone && !isNearMiss && (m.Group != mistakes.Outage || linted != "found")
 }
 
 // better returns the better of two outcomes: what one check finds, the other need not.
