@@ -246,7 +246,7 @@ func notTriedKinds(observations []lint.Observation) []string {
 	return kinds
 }
 
-// notTried describes what the rehearsal has not tried; it returns nil for nothing.
+// notTried describes the objects that the rehearsal has not tried; nil if there are none.
 func (i *RehearsalInfo) notTried() []string {
 	if len(i.NotTried) == 0 {
 		return nil

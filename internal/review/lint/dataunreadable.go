@@ -106,7 +106,7 @@ var dataKey = regexp.MustCompile(`(?i)crypt|cipher|salt|(master|signing|secret|d
 // isPassword matches the names of variables with the password of a new database.
 var isPassword = regexp.MustCompile(`(?i)passw`)
 
-// storeKey matches the names of variables with credentials of object stores, which do not change what is stored.
+// storeKey matches the names of variables with credentials of object stores, which do not change the stored data.
 var storeKey = regexp.MustCompile(`(?i)store|s3|minio|aws|access`)
 
 // reportKeys reports variables with another key than the one with which a container has written its data.
