@@ -7,6 +7,7 @@
 package crdchange
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -225,7 +226,7 @@ func (w *schemaWalk) compareValues(path string, before, after map[string]any) {
 		var deletions []string
 		for _, value := range old {
 			if !slices.ContainsFunc(listed, func(v any) bool { return reflect.DeepEqual(v, value) }) {
-				deletions = append(deletions, printable.Line(fmt.Sprint(value)))
+				deletions = append(deletions, cmp.Or(printable.Line(fmt.Sprint(value)), `""`))
 			}
 		}
 		if len(deletions) > 0 {
