@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// held has webhooks that nobody answers, one of which needs a certificate that nothing injects.
+// held has webhooks without a server, one of which needs a certificate that nothing injects.
 var held = fstest.MapFS{
 	"0000_10_shop_01_webhook.yaml": {Data: []byte(`
 apiVersion: admissionregistration.k8s.io/v1

@@ -253,7 +253,7 @@ func checkNeverRuns(s *subject, r *reporter) {
 	})
 }
 
-// maxChange is the factor by which nobody changes a number on purpose in one update, but which a wrong unit does.
+// maxChange is the factor from which a change of a number in one update is taken for a wrong unit.
 const maxChange = 40
 
 // maxPeriod is the time between two Jobs beyond which the fields of a schedule are probably in the wrong order.

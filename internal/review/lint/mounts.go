@@ -19,13 +19,13 @@ func checkMissingFile(s *subject, r *reporter) {
 		}
 		stays := map[int]bool{} // mounts of which some file stays
 		for name, file := range c.before.files {
-			_, isThere := c.files[name]
-			stays[file.mount] = stays[file.mount] || isThere
+			_, exists := c.files[name]
+			stays[file.mount] = stays[file.mount] || exists
 		}
 		isReported := map[int]bool{}
 		for _, name := range sortedKeys(c.before.files) {
 			mount := c.before.files[name].mount
-			if _, isThere := c.files[name]; isThere || isReported[mount] || c.hasOtherVolumeAt(name) {
+			if _, exists := c.files[name]; exists || isReported[mount] || c.hasOtherVolumeAt(name) {
 				continue
 			}
 			by, whose := c.nameIn(name), "which"
@@ -162,7 +162,7 @@ func (c *container) checkModes(program string, r *reporter) {
 	for _, name := range sortedKeys(c.files) {
 		switch file := c.files[name]; {
 		case name == program && file.mode&0o111 == 0:
-			r.field(c.pods.by, file.field, "nobody may execute %s, the command of the container %s: set defaultMode: "+
+			r.field(c.pods.by, file.field, "no user may execute %s, the command of the container %s: set defaultMode: "+
 				"0755", name, c.Name)
 			return
 		case file.mode&0o044 == 0 && user != "":

@@ -155,9 +155,9 @@ func addPortsBeside(calls []call, texts []text) {
 	}
 	for i, c := range calls {
 		name := strings.TrimSuffix(c.key, "HOST")
-		beside, isThere := values[c.by.id.String()+" "+name+"PORT"]
+		beside, isNamed := values[c.by.id.String()+" "+name+"PORT"]
 		number, err := strconv.ParseUint(beside.value, 10, 16)
-		if isThere && name != c.key && c.port == 0 && c.value == c.host && err == nil {
+		if isNamed && name != c.key && c.port == 0 && c.value == c.host && err == nil {
 			calls[i].port, calls[i].path = int32(number), beside.path //nolint:gosec // it has 16 bits
 		}
 	}

@@ -90,7 +90,7 @@ func checkRightsLost(s *subject, r *reporter) {
 			whole, isPart := strings.CutPrefix(key, aggregateTo)
 			if isPart && value == "true" && m.Object().GetLabels()[key] != value {
 				r.field(m, []string{"metadata", "labels"}, "without its label %s, the ClusterRole %s no longer has "+
-					"its rules, and nobody has them by that role: keep the label", key, whole)
+					"its rules, and no account has them by that role: keep the label", key, whole)
 			}
 		}
 	})

@@ -139,7 +139,7 @@ func (v configValue) whyUnusable() string {
 // lines returns the number of lines of a value.
 func (v configValue) lines() int { return strings.Count(v.trimmed, "\n") + 1 }
 
-// placeholder matches a value that nobody has filled in.
+// placeholder matches a value that still has to be filled in.
 var placeholder = regexp.MustCompile(`^(\$\{\w+\}|\$\(\w+\)|\$[A-Z][A-Z_]+|<[^<>]+>|\{\{.*\}\}|(?i:change[-_ ]?me|` +
 	`replace[-_ ]?(me|with.*)|to[-_ ]?do|tbd|fixme|placeholder|redacted|x{3,}|\*{3,}|your[-_ ].*))$`)
 

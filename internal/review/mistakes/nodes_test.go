@@ -67,15 +67,8 @@ func TestOutagesOnNodes(t *testing.T) {
 		if m.Tried != mistakes.Node {
 			continue
 		}
-		before, err := m.Previous()
-		if err != nil {
-			t.Fatal(err)
-		}
-		after, _, err := m.Release()
-		if err != nil {
-			t.Fatal(err)
-		}
-		one := trial{m.Name, withProgram(t, before), withProgram(t, after), m.Shows, m.Alone}
+		one := trialOf(t, m)
+		one.before, one.after = withProgram(t, one.before), withProgram(t, one.after)
 		group.Go(func() error { one.run(t, config, fmt.Sprintf("shop%03d", i)); return nil })
 	}
 	_ = group.Wait()

@@ -53,15 +53,7 @@ func TestOutages(t *testing.T) {
 		if m.Tried != mistakes.ControlPlane {
 			continue
 		}
-		before, err := m.Previous()
-		if err != nil {
-			t.Fatal(err)
-		}
-		after, _, err := m.Release()
-		if err != nil {
-			t.Fatal(err)
-		}
-		trials[m.Family] = append(trials[m.Family], trial{m.Name, before, after, m.Shows, m.Alone})
+		trials[m.Family] = append(trials[m.Family], trialOf(t, m))
 	}
 	trials["pages"] = trialsOfPages(t)
 	config := sandboxtest.Start(t, sandbox.Options{Nodes: 3}).Config
@@ -86,6 +78,20 @@ func TestOutages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// trialOf returns the trial of an outage.
+func trialOf(t *testing.T, m mistakes.Mistake) trial {
+	t.Helper()
+	before, err := m.Previous()
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, _, err := m.Release()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trial{m.Name, before, after, m.Shows, m.Alone}
 }
 
 // trialsOfPages returns the examples of lint's pages that list the lines that a cluster shows.
