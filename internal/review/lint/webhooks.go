@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/review/admission"
 )
 
-// webhookRules are about webhooks of the release that select what they should not, and webhooks without a server that answers.
+// webhookRules are about webhooks of the release that select too much, and webhooks without a server that answers.
 func webhookRules() []Rule {
 	return []Rule{
 		{"webhook-deadlock", Warning, nothing, checkWebhookDeadlock},
