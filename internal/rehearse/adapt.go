@@ -87,8 +87,8 @@ func (a *adapter) whyNotCalled() string {
 	return "no container runs here"
 }
 
-// refusedBy returns the objects of a release that an API server refuses to write while no server answers the webhooks of
-// a configuration, as the end of a sentence; "" if it needs no answer.
+// refusedBy returns the objects of a release that an API server refuses to write while no server answers the webhooks
+// of a configuration, as the end of a sentence; "" if it needs no answer.
 func refusedBy(configuration *unstructured.Unstructured, release *payload.Payload) string {
 	namespaces := map[string]labels.Set{}
 	for _, m := range release.Manifests {
