@@ -36,7 +36,9 @@ func (s *subject) newResourceNames() *resourceNames {
 		resource := schema.GroupResource{Group: m.text("spec", "group"), Resource: m.text("spec", "names", "plural")}
 		if !m.isTombstone {
 			n.add(resource, m.text("spec", "names", "kind"), kinds.Scope(m.text("spec", "scope")))
-			n.groups[resource.Group] = n.groups[resource.Group]
+			if _, isKnown := n.groups[resource.Group]; !isKnown {
+				n.groups[resource.Group] = false
+			}
 		}
 	}
 	for _, resources := range n.similar {
