@@ -3,7 +3,6 @@ package rehearse
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -76,7 +75,7 @@ func (a *adapter) adaptManifest(m *payload.Manifest, release *payload.Payload,
 // calls reports whether the API server calls the servers of an object: their containers run, and caBundle is injected
 // if an annotation requests that.
 func (a *adapter) calls(object *unstructured.Unstructured) bool {
-	return a.runsPods && (a.injects || !strings.Contains(fmt.Sprint(object.GetAnnotations()), "inject"))
+	return a.runsPods && (a.injects || !kinds.InjectsAuthority(object))
 }
 
 // whyNotCalled returns the reason why webhooks are not called.

@@ -64,6 +64,8 @@ func (o *Outputs) Set(value string) error {
 		return fmt.Errorf("use one of %s", Join(o.allowed))
 	case isFile && path == "":
 		return errors.New("name a file after =")
+	case isFile && path == "-":
+		return fmt.Errorf("without =FILE, a format goes to standard output: write %s", name)
 	case isFile:
 		path = filepath.Clean(path)
 		if slices.ContainsFunc(o.Files, func(f OutputFile) bool { return f.Path == path }) {

@@ -157,7 +157,8 @@ func (r Report) notChecked() []string {
 		skipped[s.Needs] = append(skipped[s.Needs], s.Rule)
 	}
 	for _, need := range needs {
-		lines = append(lines, fmt.Sprintf("not checked without %s: %s", need, strings.Join(skipped[need], ", ")))
+		lines = append(lines, fmt.Sprintf("not checked without %s: %s", need, printable.Few(skipped[need],
+			maxSkipped)))
 	}
 	var unchecked []string
 	for _, kind := range r.Unchecked {
@@ -171,5 +172,8 @@ func (r Report) notChecked() []string {
 	return lines
 }
 
-// maxUnchecked limits the kinds that the summary names.
-const maxUnchecked = 10
+// The rules and the kinds that the summary names at most.
+const (
+	maxSkipped   = 5
+	maxUnchecked = 10
+)

@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"slices"
+	"strings"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -53,6 +54,17 @@ func ConfiguredServices(configs []map[string]any) []types.NamespacedName {
 		}
 	}
 	return services
+}
+
+// InjectsAuthority reports whether an annotation of an object has a controller, such as cert-manager, set its caBundle.
+func InjectsAuthority(object *unstructured.Unstructured) bool {
+	for key := range object.GetAnnotations() {
+		_, name, _ := strings.Cut(key, "/")
+		if strings.HasPrefix(name, "inject-ca") || name == "inject-apiserver-ca" {
+			return true
+		}
+	}
+	return false
 }
 
 // CalledServices returns the Services that the API server calls because of an object: a webhook configuration or an

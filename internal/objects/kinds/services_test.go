@@ -11,6 +11,23 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
+func TestInjectsAuthority(t *testing.T) {
+	for key, want := range map[string]bool{
+		"cert-manager.io/inject-ca-from":            true,
+		"cert-manager.io/inject-apiserver-ca":       true,
+		"service.beta.openshift.io/inject-cabundle": true,
+		"sidecar.istio.io/inject":                   false,
+		"vault.hashicorp.com/agent-inject":          false,
+		"cert-manager.io/allow-direct-injection":    false,
+	} {
+		object := &unstructured.Unstructured{}
+		object.SetAnnotations(map[string]string{key: "true"})
+		if got := kinds.InjectsAuthority(object); got != want {
+			t.Errorf("%s injects an authority: %t", key, got)
+		}
+	}
+}
+
 func TestCalledServices(t *testing.T) {
 	hooks := types.NamespacedName{Namespace: "shop", Name: "hooks"}
 	tests := map[string]struct {

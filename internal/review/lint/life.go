@@ -2,7 +2,6 @@ package lint
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -84,9 +83,6 @@ func (s *subject) isReplaced(old, m *manifest) (isReplaced bool) {
 	}
 	return isReplaced
 }
-
-// place returns the file and the line of a manifest, for messages.
-func (m *manifest) place() string { return fmt.Sprintf("%s:%d", m.where(), m.Line) }
 
 // number returns a whole number of an object, or the default of the API server.
 func (m *manifest) number(byDefault int64, path ...string) int64 {

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -61,6 +62,12 @@ func (m *manifest) where() string {
 	}
 	return m.Path
 }
+
+// place returns the file and the line of a manifest, for messages.
+func (m *manifest) place() string { return fmt.Sprintf("%s:%d", m.where(), m.Line) }
+
+// named returns the object of a manifest with its place, for messages: Service shop/web (50_web.yaml:7).
+func (m *manifest) named() string { return fmt.Sprintf("%s (%s)", m.id, m.place()) }
 
 // An index finds manifests of a payload.
 type index struct {

@@ -261,7 +261,7 @@ func (s *subject) wasTrusted(m *manifest, path []string) bool {
 // isInjected reports whether others than the payload may set caBundle of an object: an annotation requests it, or a
 // program of the payload has a right to change the object.
 func (s *subject) isInjected(m *manifest) bool {
-	return strings.Contains(strings.Join(sortedKeys(m.annotations), " "), "inject") ||
+	return kinds.InjectsAuthority(m.Object()) ||
 		slices.ContainsFunc(s.creators().roles, func(role *manifest) bool {
 			return role.text("roleRef", "name") == "cluster-admin" ||
 				role.allows(m.groupKind(), true, "update", "patch")
