@@ -33,6 +33,7 @@ type observer struct {
 	namespace string
 	kinds     map[schema.GroupKind]bool // kinds of the objects to describe
 	ids       map[kinds.ID]bool         // cluster-scoped objects to describe
+	shows     string                    // the lines to be seen: what they do not ask for is not tried at each look
 }
 
 // A sight is what an observer saw at a time.
@@ -79,10 +80,17 @@ func (o *observer) look(ctx context.Context) (*sight, error) {
 			s.addObject(object)
 		}
 	}
-	for _, part := range []func(context.Context, *sight) error{
-		o.addPods, o.addServices, o.addEvents, o.addRights, o.addWrites,
+	for _, part := range []struct {
+		word string
+		add  func(context.Context, *sight) error
+	}{
+		{"", o.addPods}, {"Service ", o.addServices}, {"Event ", o.addEvents},
+		{" may ", o.addRights}, {"creating ", o.addWrites}, {"evicting ", o.addEvictions},
 	} {
-		if err := part(ctx, s); err != nil {
+		if !strings.Contains(o.shows, part.word) {
+			continue
+		}
+		if err := part.add(ctx, s); err != nil {
 			return nil, err
 		}
 	}
@@ -146,7 +154,7 @@ func (s *sight) addFields(path string, isEncoded bool, value any) {
 	}
 }
 
-// addPods describes pods, and whether they could be evicted.
+// addPods describes pods.
 func (o *observer) addPods(ctx context.Context, s *sight) error {
 	pods, err := o.client.CoreV1().Pods(o.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -166,7 +174,20 @@ func (o *observer) addPods(ctx context.Context, s *sight) error {
 				s.add("Pod of %s: %s: %s %s", owner, pod.Status.Phase, waiting.Reason, waiting.Message)
 			}
 		}
-		if len(s.pods[owner]) > 1 || pod.Status.Phase != corev1.PodRunning {
+	}
+	return nil
+}
+
+// addEvictions describes whether a pod of each owner could be evicted.
+func (o *observer) addEvictions(ctx context.Context, s *sight) error {
+	pods, err := o.client.CoreV1().Pods(o.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		owner := ownerOf(pod)
+		if uids := s.pods[owner]; len(uids) == 0 || uids[0] != pod.UID || pod.Status.Phase != corev1.PodRunning {
 			continue
 		}
 		err := o.client.CoreV1().Pods(o.namespace).EvictV1(ctx, &policyv1.Eviction{
