@@ -1,9 +1,12 @@
 package lint
 
 import (
+	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 )
@@ -20,26 +23,19 @@ func checkUnadmittedPod(s *subject, r *reporter) {
 	if err != nil { // error in the library's own checks
 		panic(err)
 	}
-	for name, sets := range s.pods() {
-		for _, namespace := range s.namespaces(name) {
-			if namespace.isTombstone {
+	s.eachPods(func(pods podSet, spec *corev1.PodSpec) {
+		for _, namespace := range s.namespaces(pods.by.id.Namespace) {
+			level, isEnforced := enforcedLevel(namespace)
+			if !isEnforced || namespace.isTombstone || !s.shareCluster(pods.by, namespace) {
 				continue
 			}
-			level, isEnforced := enforcedLevel(namespace)
-			for _, pods := range sets {
-				spec := pods.typed()
-				if !isEnforced || spec == nil || !s.shareCluster(pods.by, namespace) {
-					continue
-				}
-				found := policy.AggregateCheckResults(checks.EvaluatePod(level, pods.metadata(), spec))
-				if !found.Allowed {
-					r.field(pods.by, pods.path,
-						"the Namespace %s (%s:%d) enforces the pod security level %s, which does not allow: %s",
-						name, namespace.Path, namespace.Line, level.Level, found.ForbiddenDetail())
-				}
+			found := policy.AggregateCheckResults(checks.EvaluatePod(level, pods.metadata(), spec))
+			if !found.Allowed {
+				r.field(pods.by, pods.path, "the %s enforces the pod security level %s, which does not allow: %s",
+					namespace.named(), level.Level, found.ForbiddenDetail())
 			}
 		}
-	}
+	})
 }
 
 // enforcedLevel returns the pod security level that a Namespace enforces by its labels.
@@ -55,12 +51,7 @@ func enforcedLevel(namespace *manifest) (level api.LevelVersion, isEnforced bool
 
 // metadata returns the metadata of pods.
 func (p podSet) metadata() *metav1.ObjectMeta {
-	annotations, _ := p.by.get(
-		append(p.path[:len(p.path)-1:len(p.path)-1], "metadata", "annotations")...,
-	).(map[string]any)
-	found := &metav1.ObjectMeta{Labels: p.labels, Annotations: map[string]string{}}
-	for key, value := range annotations {
-		found.Annotations[key], _ = value.(string)
-	}
-	return found
+	path := append(slices.Clone(p.path[:len(p.path)-1]), "metadata", "annotations")
+	annotations, _, _ := unstructured.NestedStringMap(p.by.Object().Object, path...)
+	return &metav1.ObjectMeta{Labels: p.labels, Annotations: annotations}
 }

@@ -10,6 +10,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // lifeRules are about pods that are not scheduled, that do not start, or that are killed.
@@ -44,44 +45,31 @@ func checkSwitchedOff(s *subject, r *reporter) {
 					"remove it, or delete the CronJob if it is not needed", old.place())
 			}
 		case "HorizontalPodAutoscaler":
-			least, most := old.number(1, "spec", "minReplicas"), m.number(1, "spec", "maxReplicas")
+			most, reason := m.number(1, "spec", "maxReplicas"), fmt.Sprintf("minReplicas of %s", old.place())
+			least := old.number(1, "spec", "minReplicas")
 			target, _ := kinds.ScaleTarget(m.Object())
-			scaled := s.byID[target]
-			switch {
-			case len(scaled) > 0 && most < scaled[0].number(1, "spec", "replicas") &&
-				most < old.number(1, "spec", "maxReplicas"):
+			if scaled := s.present(target, m); scaled != nil && most < old.number(1, "spec", "maxReplicas") {
+				if replicas := scaled.number(1, "spec", "replicas"); replicas > least {
+					least, reason = replicas, fmt.Sprintf("replicas of %s", scaled.named())
+				}
+			}
+			if most < least {
 				r.field(m, []string{"spec", "maxReplicas"}, "maxReplicas %d removes pods that are always needed: "+
-					"replicas of %s (%s) is %d", most, target, scaled[0].place(), scaled[0].number(1, "spec",
-					"replicas"))
-			case most < least:
-				r.field(m, []string{"spec", "maxReplicas"}, "maxReplicas %d removes pods that are always needed: "+
-					"minReplicas of %s is %d", most, old.place(), least)
-			case most == m.number(1, "spec", "minReplicas") && most < old.number(1, "spec", "maxReplicas"):
-				r.field(m, []string{"spec", "maxReplicas"}, "maxReplicas equals minReplicas, so no pods are added "+
-					"under load, and %s allows %d: raise it", old.place(), old.number(1, "spec", "maxReplicas"))
+					"%s is %d", most, reason, least)
 			}
 		}
 	})
 }
 
-// isReplaced reports whether Services that reached the pods of a workload now reach those of another, as of one color
-// and another.
-func (s *subject) isReplaced(old, m *manifest) (isReplaced bool) {
-	pods, _ := newPodSet(old)
-	for _, service := range s.previous.byKind[kinds.Service] {
-		selector, now := service.podSelector(), s.present(service.id, m)
-		if selector == nil || now == nil || service.id.Namespace != m.id.Namespace || !selector.Matches(pods.labels) {
-			continue
-		}
-		others, _, _ := s.selected(now)
-		isReplaced = slices.ContainsFunc(others, func(p podSet) bool {
-			return p.by.id != m.id && p.by.number(1, "spec", "replicas") > 0
+// isReplaced reports whether Services selected the pods of a workload, and now select those of others, as when one
+// color replaces another.
+func (s *subject) isReplaced(old, m *manifest) bool {
+	isSelected := func(ix *index, m *manifest) bool {
+		return slices.ContainsFunc(ix.byKind[kinds.Service], func(service *manifest) bool {
+			return service.id.Namespace == m.id.Namespace && graph.Selects(service.Object(), m.Object())
 		})
-		if !isReplaced {
-			return false
-		}
 	}
-	return isReplaced
+	return isSelected(s.previous, old) && !isSelected(s.index, m)
 }
 
 // number returns a whole number of an object, or the default of the API server.
@@ -108,8 +96,8 @@ func checkProtectionDropped(s *subject, r *reporter) {
 	s.podPairs(func(old, now podSet) {
 		before, after := old.typed(), now.typed()
 		dropped := func(field, effect string) {
-			names := strings.Split(field, "|")
-			now.field(r, field, "it no longer has the %s of %s: %s", names[len(names)-1], old.by.place(), effect)
+			now.field(r, field, "it no longer has the %s of %s: %s", field[strings.LastIndex(field, "|")+1:],
+				old.by.place(), effect)
 		}
 		isBound := now.by.groupKind() == kinds.DaemonSet || len(after.NodeSelector) > 0 // others have other nodes
 		if isBound && slices.ContainsFunc(before.Tolerations, func(t corev1.Toleration) bool {
@@ -125,11 +113,6 @@ func checkProtectionDropped(s *subject, r *reporter) {
 		if path := []string{"securityContext", "fsGroup"}; now.hasClaims() && fieldAt(old.spec, path) != nil &&
 			fieldAt(now.spec, path) == nil {
 			dropped("securityContext|fsGroup", "the processes may not write to new volumes")
-		}
-		if grace := graceOf(after); now.hasClaims() && grace < graceOf(before)/2 {
-			now.field(r, "terminationGracePeriodSeconds", "terminationGracePeriodSeconds is %d instead of %d in %s: "+
-				"a program that needs longer to stop is killed, and may damage its data", grace, graceOf(before),
-				old.by.place())
 		}
 		if now.restarts() {
 			containerPairs(old, now, func(before, c podContainer) {
@@ -147,10 +130,8 @@ func checkProtectionDropped(s *subject, r *reporter) {
 		}
 	})
 	each(s, kinds.PriorityClass, func(m *manifest, class *schedulingv1.PriorityClass) {
-		if class.GlobalDefault && !slices.ContainsFunc(s.previous.byKind[kinds.PriorityClass],
-			func(old *manifest) bool {
-				return old.get("globalDefault") == true
-			}) {
+		isDefault := func(old *manifest) bool { return old.get("globalDefault") == true }
+		if class.GlobalDefault && !slices.ContainsFunc(s.previous.byKind[kinds.PriorityClass], isDefault) {
 			r.field(m, []string{"globalDefault"}, "globalDefault gives all new pods of the cluster the priority %d, "+
 				"so they preempt older pods, and pods of this class no longer precede them: name the class in "+
 				"priorityClassName where it is needed", class.Value)
@@ -164,8 +145,8 @@ func (s *subject) priorityOf(class string, unknown int64) int64 {
 	if class == "" {
 		return 0
 	}
-	for _, m := range s.byID[kinds.NewID(kinds.PriorityClass, "", class)] {
-		return m.number(0, "value")
+	if found := s.byID[kinds.NewID(kinds.PriorityClass, "", class)]; len(found) > 0 {
+		return found[0].number(0, "value")
 	}
 	return unknown
 }
@@ -201,14 +182,6 @@ func checkContainerProtection(old *manifest, before, now podContainer, pods podS
 	}
 }
 
-// hasHostPort reports whether clients reach pods by ports of their nodes, other than those of metrics.
-func hasHostPort(m *manifest) bool {
-	pods, _ := newPodSet(m)
-	return slices.ContainsFunc(pods.ports(), func(port corev1.ContainerPort) bool {
-		return port.HostPort > 0 && !strings.Contains(port.Name, "metrics")
-	})
-}
-
 // checkReplacedAtOnce looks for strategies that let an update stop all pods at one time.
 func (s *subject) checkReplacedAtOnce(old, m *manifest, r *reporter) {
 	replicas := m.number(1, "spec", "replicas")
@@ -217,13 +190,15 @@ func (s *subject) checkReplacedAtOnce(old, m *manifest, r *reporter) {
 		r.field(m, []string{"spec", "strategy", "type"}, "Recreate stops all pods before an update starts new ones, "+
 			"and %s replaces them one after the other: keep RollingUpdate", old.place())
 	}
+	pods, _ := newPodSet(m)
+	isReached := m.kind.Kind != "DaemonSet" || // of pods on all nodes, clients need those that have ports of nodes
+		slices.ContainsFunc(pods.ports(), func(port corev1.ContainerPort) bool {
+			return port.HostPort > 0 && !strings.Contains(port.Name, "metrics")
+		})
 	for _, strategy := range []string{"strategy", "updateStrategy"} {
 		path := []string{"spec", strategy, "rollingUpdate", "maxUnavailable"}
-		isLast := old.number(1, "spec", "replicas") > 1 &&
-			m.get("spec", strategy, "rollingUpdate", "maxSurge") == int64(0)
-		isAll := m.get(path...) == "100%" || (replicas > 1 || isLast) && m.number(0, path...) >= replicas
-		if isAll && old.get(path...) != m.get(path...) && kinds.IsWorkload(m.groupKind()) &&
-			(m.kind.Kind != "DaemonSet" || hasHostPort(m)) {
+		isAll := m.get(path...) == "100%" || replicas > 1 && m.number(0, path...) >= replicas
+		if isAll && isReached && old.get(path...) != m.get(path...) && kinds.IsWorkload(m.groupKind()) {
 			r.field(m, path, "maxUnavailable %v lets an update stop all pods at one time: allow 1, or 25%%",
 				m.get(path...))
 		}

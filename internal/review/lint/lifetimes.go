@@ -11,7 +11,6 @@ import (
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
@@ -33,9 +32,6 @@ func patience(probe *corev1.Probe) int64 {
 }
 
 func checkKilledEarly(s *subject, r *reporter) {
-	if s.previous != nil {
-		s.podPairs(func(old, now podSet) { checkProbePortsLost(old, now, r) })
-	}
 	s.eachPods(func(pods podSet, spec *corev1.PodSpec) {
 		grace := graceOf(spec)
 		if grace < 2 && pods.by.kind.Kind == "StatefulSet" {
@@ -61,40 +57,10 @@ func checkKilledEarly(s *subject, r *reporter) {
 	})
 }
 
-// checkProbePortsLost looks for probes that ask a port which their container no longer declares in favour of another.
-func checkProbePortsLost(old, now podSet, r *reporter) {
-	containerPairs(old, now, func(before, c podContainer) {
-		for j, probe := range probesOf(c.Container) {
-			port, isOwn := portOf(probe, c.Container)
-			_, wasOwn := portOf(probesOf(before.Container)[j], before.Container)
-			if wasOwn && !isOwn && port > 0 && len(c.Ports) >= len(before.Ports) {
-				now.field(r, c.field+"|"+probeNames[j], "the %s asks the port %d, which is not in the ports of the "+
-					"container %s, and in %s it is: change both", probeNames[j], port, c.Name, old.by.place())
-			}
-		}
-	})
-}
-
 var probeNames = []string{"livenessProbe", "startupProbe", "readinessProbe"}
 
 func probesOf(container corev1.Container) []*corev1.Probe {
 	return []*corev1.Probe{container.LivenessProbe, container.StartupProbe, container.ReadinessProbe}
-}
-
-// portOf returns the number of the port that a probe asks, and whether it is in the ports of its container.
-func portOf(probe *corev1.Probe, container corev1.Container) (number int32, isOwn bool) {
-	switch {
-	case probe == nil:
-	case probe.HTTPGet != nil:
-		number = probe.HTTPGet.Port.IntVal
-	case probe.TCPSocket != nil:
-		number = probe.TCPSocket.Port.IntVal
-	case probe.GRPC != nil:
-		number = probe.GRPC.Port
-	}
-	return number, slices.ContainsFunc(container.Ports, func(port corev1.ContainerPort) bool {
-		return port.ContainerPort == number
-	})
 }
 
 // minPatience is the time, in seconds, for which a container must be allowed not to answer.
@@ -155,7 +121,12 @@ func neverEnds(words []string) bool {
 func checkNeverStarts(s *subject, r *reporter) {
 	s.eachPods(func(pods podSet, spec *corev1.PodSpec) {
 		for _, c := range pods.typedContainers() {
-			checkOneWord(pods, c.Container, c.field, r)
+			checkOneWord(pods, c, "command", c.Command, r)
+			for i, probe := range probesOf(c.Container) {
+				if probe != nil && probe.Exec != nil {
+					checkOneWord(pods, c, probeNames[i]+"|exec|command", probe.Exec.Command, r)
+				}
+			}
 			commands := commandsOf(slices.Concat(c.Command, c.Args))
 			user, isNonRoot := userOf(spec, c.Container)
 			if isNonRoot && user != nil && *user == 0 {
@@ -185,21 +156,12 @@ func checkNeverStarts(s *subject, r *reporter) {
 	})
 }
 
-// checkOneWord looks for commands that have their arguments in one word with the program.
-func checkOneWord(pods podSet, container corev1.Container, field string, r *reporter) {
-	commands := map[string][]string{"command": container.Command}
-	for i, probe := range probesOf(container) {
-		if probe != nil && probe.Exec != nil {
-			commands[probeNames[i]+"|exec|command"] = probe.Exec.Command
-		}
-	}
-	for _, key := range sortedKeys(commands) {
-		command := commands[key]
-		if len(command) > 0 && strings.Contains(strings.TrimSpace(command[0]), " ") &&
-			!strings.ContainsAny(command[0], `\{`) { // a path of Windows, or a template
-			pods.field(r, field+"|"+key, "%s of the container %s starts no shell, and no program has the name %q: "+
-				"make each word an item of its own", strings.ReplaceAll(key, "|", "."), container.Name, command[0])
-		}
+// checkOneWord looks for a command that has its arguments in one word with the program.
+func checkOneWord(pods podSet, c podContainer, field string, command []string, r *reporter) {
+	if len(command) > 0 && strings.Contains(strings.TrimSpace(command[0]), " ") &&
+		!strings.ContainsAny(command[0], `\{`) { // a path of Windows, or a template
+		pods.field(r, c.field+"|"+field, "%s of the container %s starts no shell, and no program has the name %q: make "+
+			"each word an item of its own", strings.ReplaceAll(field, "|", "."), c.Name, command[0])
 	}
 }
 
@@ -219,6 +181,9 @@ func userOf(spec *corev1.PodSpec, container corev1.Container) (user *int64, isNo
 // minDeadline is the time, in seconds, between two looks of the controller of CronJobs.
 const minDeadline = 10
 
+// maxShortDeadline is the time, in seconds, in which many Jobs do not complete.
+const maxShortDeadline = 300
+
 func checkNeverRuns(s *subject, r *reporter) {
 	each(s, kinds.CronJob, func(m *manifest, job *batchv1.CronJob) {
 		schedule, err := cron.ParseStandard(job.Spec.Schedule)
@@ -237,54 +202,24 @@ func checkNeverRuns(s *subject, r *reporter) {
 		return
 	}
 	s.pairs(func(old, m *manifest) {
-		checkDeadlineLowered(old, m, r)
-		schedule, before, now := m.text("spec", "schedule"), periodOf(old), periodOf(m)
-		fields := strings.Fields(schedule)
-		switch {
-		case before == 0 || now == 0:
-		case len(fields) == 5 && fields[0] == "*" && fields[1] != "*" && before >= time.Hour:
-			r.field(m, []string{"spec", "schedule"}, "the schedule %s starts a Job every minute of an hour, and that "+
-				"of %s every %s: write the minute, such as 0", schedule, old.place(), duration.HumanDuration(before))
-		case now > maxChange*before && now > maxPeriod:
-			r.field(m, []string{"spec", "schedule"}, "the schedule %s starts a Job every %s, and that of %s every "+
-				"%s: write * for the day or the month", schedule, duration.HumanDuration(now), old.place(),
-				duration.HumanDuration(before))
+		schedule := m.text("spec", "schedule")
+		if m.groupKind() == kinds.CronJob && isEveryMinute(schedule) && !isEveryMinute(old.text("spec", "schedule")) {
+			r.field(m, []string{"spec", "schedule"}, "the schedule %s starts a Job every minute of an hour, and that of "+
+				"%s is %s: write the minute, such as 0", schedule, old.place(), old.text("spec", "schedule"))
 		}
-	})
-}
-
-// maxChange is the factor from which a change of a number in one update is taken for a wrong unit.
-const maxChange = 40
-
-// maxPeriod is the time between two Jobs beyond which the fields of a schedule are probably in the wrong order.
-const maxPeriod = 300 * 24 * time.Hour
-
-// periodOf returns the time between two Jobs of a CronJob; 0 if it has none, or more than a year.
-func periodOf(m *manifest) time.Duration {
-	schedule, err := cron.ParseStandard(m.text("spec", "schedule"))
-	if m.groupKind() != kinds.CronJob || err != nil {
-		return 0
-	}
-	first := schedule.Next(time.Unix(0, 0))
-	if period := schedule.Next(first).Sub(first); period > 0 && period < 2*maxPeriod {
-		return period
-	}
-	return 0
-}
-
-// maxShortDeadline is the time, in seconds, in which many Jobs do not complete.
-const maxShortDeadline = 300
-
-// checkDeadlineLowered looks for Jobs that have much less time than before.
-func checkDeadlineLowered(old, m *manifest, r *reporter) {
-	for _, path := range [][]string{{"spec"}, {"spec", "jobTemplate", "spec"}} {
-		path = append(path, "activeDeadlineSeconds")
+		path := []string{"spec", "jobTemplate", "spec", "activeDeadlineSeconds"}
 		before, now := old.number(0, path...), m.number(0, path...)
 		if now >= minDeadline && now < maxShortDeadline && before >= 10*now {
 			r.field(m, path, "activeDeadlineSeconds %d stops the Job after that time, and %s allows %d: allow as much "+
 				"as the Job may need", now, old.place(), before)
 		}
-	}
+	})
+}
+
+// isEveryMinute reports whether a schedule has hours, and no minutes of them.
+func isEveryMinute(schedule string) bool {
+	fields := strings.Fields(schedule)
+	return len(fields) == 5 && fields[0] == "*" && fields[1] != "*"
 }
 
 // queueLabel is the label of Jobs that Kueue resumes.

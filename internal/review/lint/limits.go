@@ -9,9 +9,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
@@ -27,27 +25,15 @@ var (
 
 func checkWrongQuantity(s *subject, r *reporter) {
 	if s.previous != nil {
-		s.podPairs(func(old, now podSet) { checkQuantityJumps(old, now, r) })
+		s.podPairs(func(old, now podSet) {
+			containerPairs(old, now, func(before, c podContainer) { checkRequestGrown(old.by, before, c, now, r) })
+		})
 	}
 	s.eachPods(func(pods podSet, spec *corev1.PodSpec) {
 		for _, c := range pods.typedContainers() {
-			for _, list := range []string{"limits", "requests"} {
-				quantities := c.Resources.Limits
-				if list == "requests" {
-					quantities = c.Resources.Requests
-				}
-				for _, name := range []corev1.ResourceName{"memory", "ephemeral-storage"} {
-					if bytes := quantities[name]; !bytes.IsZero() && bytes.Cmp(minBytes) < 0 {
-						pods.field(r, c.field+"|resources|"+list+"|"+string(name), "%s.%s %s is in bytes, and no "+
-							"program needs so few: write a unit, such as Mi", list, name, &bytes)
-					}
-				}
-				cpu, isRequested := quantities.Cpu(), !c.Resources.Requests.Cpu().IsZero()
-				if cpu.Cmp(maxCPU) >= 0 && (list == "requests" || !isRequested) { // a limit alone is the request
-					pods.field(r, c.field+"|resources|"+list+"|cpu", "%s.cpu %d is in cores, and few nodes have so "+
-						"many: write %dm for thousandths", list, cpu.Value(), cpu.Value())
-				}
-			}
+			limits, requests := c.Resources.Limits, c.Resources.Requests
+			checkUnits(pods, c.field+"|resources|limits", limits, requests.Cpu().IsZero(), r) // they are the requests
+			checkUnits(pods, c.field+"|resources|requests", requests, true, r)
 		}
 		for i, volume := range spec.Volumes {
 			disk, field := volume.EmptyDir, fmt.Sprintf("volumes|%d|emptyDir|sizeLimit", i)
@@ -63,39 +49,35 @@ func checkWrongQuantity(s *subject, r *reporter) {
 	})
 }
 
-// checkQuantityJumps looks for requests that grow, and sizes of volumes that shrink, as by another unit.
-func checkQuantityJumps(old, now podSet, r *reporter) {
-	sizes := map[string]*resource.Quantity{}
-	for _, volume := range old.typed().Volumes {
-		if volume.EmptyDir != nil {
-			sizes[volume.Name] = volume.EmptyDir.SizeLimit
+// checkUnits looks for bytes that are too few, and cores that are too many, in the limits or requests of a container.
+func checkUnits(pods podSet, field string, quantities corev1.ResourceList, areRequests bool, r *reporter) {
+	list := field[strings.LastIndex(field, "|")+1:]
+	for _, name := range []corev1.ResourceName{"memory", "ephemeral-storage"} {
+		if bytes := quantities[name]; !bytes.IsZero() && bytes.Cmp(minBytes) < 0 {
+			pods.field(r, field+"|"+string(name), "%s.%s %s is in bytes, and no program needs so few: write a unit, "+
+				"such as Mi", list, name, &bytes)
 		}
 	}
-	for i, volume := range now.typed().Volumes {
-		had := sizes[volume.Name]
-		if had == nil || volume.EmptyDir == nil || volume.EmptyDir.SizeLimit == nil ||
-			volume.EmptyDir.SizeLimit.Cmp(minBytes) < 0 {
+	if cpu := quantities.Cpu(); areRequests && cpu.Cmp(maxCPU) >= 0 {
+		pods.field(r, field+"|cpu", "%s.cpu %d is in cores, and few nodes have so many: write %dm for thousandths",
+			list, cpu.Value(), cpu.Value())
+	}
+}
+
+// maxGrowth is the factor from which a request that grows in one update is taken for one with another unit.
+const maxGrowth = 40
+
+// checkRequestGrown looks for requests that grow as by another unit.
+func checkRequestGrown(old *manifest, before, c podContainer, pods podSet, r *reporter) {
+	for _, name := range []corev1.ResourceName{"cpu", "memory", "ephemeral-storage"} {
+		had, has := before.Resources.Requests[name], c.Resources.Requests[name]
+		if had.IsZero() || has.AsApproximateFloat64() <= maxGrowth*had.AsApproximateFloat64() ||
+			name == "cpu" && has.Cmp(maxCPU) >= 0 { // reported as cores
 			continue
 		}
-		if size := volume.EmptyDir.SizeLimit.DeepCopy(); size.Mul(maxChange) && size.Cmp(*had) < 0 {
-			now.field(r, fmt.Sprintf("volumes|%d|emptyDir|sizeLimit", i), "sizeLimit %s is less than a %dth of the %s "+
-				"of %s, and pods that write more are evicted: check its unit", volume.EmptyDir.SizeLimit, maxChange,
-				had, old.by.place())
-		}
+		pods.field(r, c.field+"|resources|requests|"+string(name), "requests.%s %s is more than %d times the %s of "+
+			"%s, so few nodes have room for it: check its unit", name, &has, maxGrowth, &had, old.place())
 	}
-	containerPairs(old, now, func(before, c podContainer) {
-		for _, name := range []corev1.ResourceName{"cpu", "memory", "ephemeral-storage"} {
-			most, request := before.Resources.Requests[name], c.Resources.Requests[name]
-			least := most.DeepCopy()
-			most.Mul(maxChange)
-			if most.IsZero() || request.Cmp(most) <= 0 || name == "cpu" && request.Cmp(maxCPU) >= 0 {
-				continue
-			}
-			now.field(r, c.field+"|resources|requests|"+string(name), "requests.%s %s is more than %d times the %s "+
-				"of %s, so few nodes have room for it: check its unit", name, &request, maxChange, &least,
-				old.by.place())
-		}
-	})
 }
 
 // checkMemoryVolume looks for volumes in memory above the limit of a container.
@@ -161,8 +143,8 @@ func checkRange(pods podSet, index int, m *manifest, limits *corev1.LimitRange, 
 	for _, name := range []corev1.ResourceName{"cpu", "memory"} {
 		limit, request := quantityOf(container, name, true, limits), quantityOf(container, name, false, limits)
 		report := func(format string, args ...any) {
-			pods.field(r, fmt.Sprintf("containers|%d|resources", index), "%s (%s) %s: the API server refuses new pods",
-				m.id, m.place(), fmt.Sprintf(format, args...))
+			pods.field(r, fmt.Sprintf("containers|%d|resources", index), "%s %s: the API server refuses new pods",
+				m.named(), fmt.Sprintf(format, args...))
 		}
 		if limit != nil && request != nil && limit.Cmp(*request) < 0 {
 			report("adds the limit %s of %s, and the container %s requests %s", limit, name, container.Name, request)
@@ -189,7 +171,6 @@ func (s *subject) checkQuota(m *manifest, key corev1.ResourceName, hard resource
 	}
 	isCount := name == "pods" || name == "count/pods"
 	if !isCount && name != "cpu" && name != "memory" {
-		s.checkObjectCount(m, key, hard, r)
 		return
 	}
 	defaults := &corev1.LimitRange{}
@@ -212,8 +193,7 @@ func (s *subject) checkQuota(m *manifest, key corev1.ResourceName, hard resource
 			amount := quantityOf(container, corev1.ResourceName(name), kind == "limits", defaults)
 			if amount == nil {
 				r.field(m, []string{"spec", "hard", string(key)}, "the quota of %s refuses pods without it, such as "+
-					"those of %s (%s): set it there, or add a LimitRange with a default", key, pods.by.id,
-					pods.by.place())
+					"those of %s: set it there, or add a LimitRange with a default", key, pods.by.named())
 				return
 			}
 			amount.Mul(s.leastPods(pods.by))
@@ -223,22 +203,6 @@ func (s *subject) checkQuota(m *manifest, key corev1.ResourceName, hard resource
 	if needed.Cmp(hard) > 0 {
 		r.field(m, []string{"spec", "hard", string(key)}, "the quota of %s is %s, and the pods of the payload need "+
 			"%s, so the API server refuses some: raise it", key, &hard, &needed)
-	}
-}
-
-// checkObjectCount looks for a quota of objects that the payload exceeds.
-func (s *subject) checkObjectCount(m *manifest, key corev1.ResourceName, hard resource.Quantity, r *reporter) {
-	found := sets.New[kinds.ID]()
-	for _, other := range s.inside[m.id.Namespace] {
-		plural, _ := meta.UnsafeGuessKindToResource(other.kind)
-		if !other.isTombstone && s.shareCluster(m, other) &&
-			strings.TrimPrefix(string(key), "count/") == plural.GroupResource().String() {
-			found.Insert(other.id)
-		}
-	}
-	if found.Len() > int(hard.Value()) {
-		r.field(m, []string{"spec", "hard", string(key)}, "the quota of %s is %s, and the payload has %d, so the API "+
-			"server refuses some: raise it", key, &hard, found.Len())
 	}
 }
 
@@ -263,33 +227,28 @@ func checkContested(s *subject, r *reporter) {
 	each(s, kinds.HorizontalPodAutoscaler, func(m *manifest, _ *autoscalingv2.HorizontalPodAutoscaler) {
 		target, _ := kinds.ScaleTarget(m.Object())
 		if other := autoscalers[target]; other != nil && other.id != m.id && s.shareCluster(other, m) {
-			r.field(m, []string{"spec", "scaleTargetRef"}, "%s (%s) scales %s, too, and then neither of them does: "+
-				"use one with all metrics", other.id, other.place(), target)
+			r.field(m, []string{"spec", "scaleTargetRef"}, "%s scales %s, too, and then neither of them does: use one "+
+				"with all metrics", other.named(), target)
 		}
 		autoscalers[target] = m
 	})
 	each(s, kinds.PodDisruptionBudget, func(m *manifest, budget *policyv1.PodDisruptionBudget) {
-		selected, _, areAll := s.selected(m)
-		if selector := selectorOf(m.get("spec", "selector")); selector != nil && selector.Empty() {
-			selected = s.pods()[m.id.Namespace]
-		}
+		selected := s.podsWith(selectorOf(m.get("spec", "selector")), m, s.index)
 		for _, pods := range selected {
 			if other := budgets[pods.by.id]; other != nil && other.id != m.id && s.shareCluster(other, m) {
-				r.field(m, []string{"spec", "selector"}, "%s (%s) selects the pods of %s, too, and the API server "+
-					"evicts no pod with two budgets, so its node can't be drained: use one", other.id, other.place(),
-					pods.by.id)
+				r.field(m, []string{"spec", "selector"}, "%s selects the pods of %s, too, and the API server evicts no "+
+					"pod with two budgets, so its node can't be drained: use one", other.named(), pods.by.id)
 			}
 			budgets[pods.by.id] = m
 		}
-		if !areAll || len(selected) != 1 || budget.Spec.MinAvailable == nil || autoscalers[selected[0].by.id] == nil {
+		if len(selected) != 1 || budget.Spec.MinAvailable == nil || autoscalers[selected[0].by.id] == nil {
 			return
 		}
 		autoscaler := autoscalers[selected[0].by.id]
 		replicas := int(autoscaler.number(1, "spec", "minReplicas"))
 		if bound := *budget.Spec.MinAvailable; !isShare(bound, 100, -1) && leastOf(bound, replicas) >= replicas {
 			r.field(m, []string{"spec", "minAvailable"}, "minAvailable %s allows no eviction at the minReplicas of "+
-				"%s (%s), so nodes can't be drained then: set maxUnavailable: 1", &bound, autoscaler.id,
-				autoscaler.place())
+				"%s, so nodes can't be drained then: set maxUnavailable: 1", &bound, autoscaler.named())
 		}
 	})
 }

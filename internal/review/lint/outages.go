@@ -20,7 +20,7 @@ func checkInsideDeletedNamespace(s *subject, r *reporter) {
 		for _, holder := range s.deletedNamespaces(m) {
 			if cluster, shared := s.sharedCluster(m, holder); shared {
 				r.field(m, []string{"metadata", "namespace"},
-					"%s:%d deletes its Namespace and everything in it%s: move it, or drop it", holder.Path, holder.Line,
+					"%s deletes its Namespace and everything in it%s: move it, or drop it", holder.place(),
 					onCluster(cluster))
 				break
 			}
@@ -50,8 +50,8 @@ func checkOfDeletedDefinition(s *subject, r *reporter) {
 			if cluster, shared := s.sharedCluster(m, definition); shared && !m.isTombstone && !seen[m] {
 				seen[m] = true
 				r.field(m, []string{"kind"},
-					"%s:%d deletes the CustomResourceDefinition of %s, and all objects with it%s: drop it",
-					definition.Path, definition.Line, m.kind.Kind, onCluster(cluster))
+					"%s deletes the CustomResourceDefinition of %s, and all objects with it%s: drop it",
+					definition.place(), m.kind.Kind, onCluster(cluster))
 			}
 		}
 	}
@@ -171,8 +171,7 @@ func (f *outageFinder) reportBackend(r *reporter, caller *manifest, backend type
 		default:
 			todo = ": delete that first, or keep this"
 		}
-		r.at(deleter, "%s (%s:%d) calls %s%s%s", caller.id, caller.where(), caller.Line, called, onCluster(cluster),
-			todo)
+		r.at(deleter, "%s calls %s%s%s", caller.named(), called, onCluster(cluster), todo)
 		return
 	}
 }
@@ -271,8 +270,7 @@ func checkDeleteInsideDeleted(s *subject, r *reporter) {
 			continue
 		}
 		if _, needed := s.clusterWithout(m, holders); !needed { // needed on clusters that keep the Namespace
-			r.at(m, "%s:%d deletes its Namespace, and this with it: drop this tombstone", holders[0].Path,
-				holders[0].Line)
+			r.at(m, "%s deletes its Namespace, and this with it: drop this tombstone", holders[0].place())
 		}
 	}
 }
@@ -289,8 +287,8 @@ func checkDeleteAfterDefinition(s *subject, r *reporter) {
 			if !before(definition, m) {
 				when = "perhaps before this"
 			}
-			r.at(m, "%s:%d deletes its CustomResourceDefinition, and all objects with it, %s: name this file so that "+
-				"it comes first, or drop it", definition.Path, definition.Line, when)
+			r.at(m, "%s deletes its CustomResourceDefinition, and all objects with it, %s: name this file so that it "+
+				"comes first, or drop it", definition.place(), when)
 		}
 	}
 }

@@ -67,8 +67,8 @@ func (s *subject) checkParameters(r *reporter, m, policy *manifest, ref *admissi
 	id := kinds.NewID(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind).GroupKind(), ref.Namespace, ref.Name)
 	if s.present(id, m) == nil && s.creators().creatorOf(id) == "" && !s.isKnownObject(id) {
 		r.field(m, []string{"spec", "paramRef", "name"}, "nothing in the payload creates %s, and with "+
-			"parameterNotFoundAction Deny, %s (%s:%d) refuses all that it selects without it: correct the name, or "+
-			"add the object", id, policy.id, policy.Path, policy.Line)
+			"parameterNotFoundAction Deny, %s refuses all that it selects without it: correct the name, or add the "+
+			"object", id, policy.named())
 	}
 }
 
@@ -121,8 +121,8 @@ func (c *policyCheck) report(r *reporter) {
 		why, isRefused := c.refuses(object)
 		if isRefused = isRefused && c.shareCluster(m, c.policy); isRefused {
 			r.field(c.policy, []string{"spec", "validations", strconv.Itoa(c.index), "expression"},
-				"%s refuses %s%s (%s:%d)%s: correct the expression, or the objects that the policy selects",
-				c.spec.Validations[c.index].Expression, pods, m.id, m.Path, m.Line, why)
+				"%s refuses %s%s%s: correct the expression, or the objects that the policy selects",
+				c.spec.Validations[c.index].Expression, pods, m.named(), why)
 		}
 		return isRefused
 	}

@@ -56,6 +56,17 @@ func (n *resourceNames) add(resource schema.GroupResource, kind string, scope ki
 	}
 }
 
+// namesIn returns the names of the resources of some API groups.
+func (n *resourceNames) namesIn(groups []string) (names []string) {
+	for resource := range n.scopes {
+		if slices.Contains(groups, resource.Group) {
+			names = append(names, resource.Resource)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // meant returns the resource that a rule probably means by a name that none of its API groups has; none if a group may
 // have it.
 func (n *resourceNames) meant(groups []string, resource string) (meant schema.GroupResource) {
@@ -77,7 +88,27 @@ func (n *resourceNames) meant(groups []string, resource string) (meant schema.Gr
 			meant = found
 		}
 	}
+	if !meant.Empty() && subresource != "" {
+		meant.Resource += "/" + subresource
+	}
 	return meant
+}
+
+// corrected returns a rule with what its misspelt verbs and resources probably mean.
+func (n *resourceNames) corrected(rule rbacv1.PolicyRule) rbacv1.PolicyRule {
+	fixed := *rule.DeepCopy()
+	for _, verb := range rule.Verbs {
+		if meant := n.meantVerb(rule.APIGroups, verb); meant != "" {
+			fixed.Verbs = append(fixed.Verbs, meant)
+		}
+	}
+	for _, resource := range rule.Resources {
+		if meant := n.meant(rule.APIGroups, resource); !meant.Empty() {
+			fixed.APIGroups = append(fixed.APIGroups, meant.Group)
+			fixed.Resources = append(fixed.Resources, meant.Resource)
+		}
+	}
+	return fixed
 }
 
 // verbs are those that requests have, or that authorizers check.

@@ -26,18 +26,13 @@ func rightsRules() []Rule {
 // programs calls report for the pods of each workload that the previous payload has, too. Jobs are left out: theirs
 // have run.
 func (s *subject) programs(report func(old, now podSet)) {
-	for _, m := range s.normal {
-		now, hasPods := newPodSet(m)
-		if !hasPods || m.isTest || m.groupKind() == kinds.Job || now.typed() == nil {
-			continue
-		}
-		for _, before := range s.previous.byID[m.id] {
-			old, hadPods := newPodSet(before)
-			if hadPods && !before.isTombstone && s.shareCluster(before, m) && old.typed() != nil {
+	s.eachPods(func(now podSet, _ *corev1.PodSpec) {
+		for _, old := range s.podsBefore(now) {
+			if !now.by.isTest && now.by.groupKind() != kinds.Job && old.typed() != nil {
 				report(old, now)
 			}
 		}
-	}
+	})
 }
 
 // runsSame reports whether pods run the programs of others.
@@ -49,40 +44,31 @@ func (p podSet) runsSame(old podSet) bool {
 
 // checkRightsLost looks for rights that the account of a workload had in the previous payload, and no longer has.
 func checkRightsLost(s *subject, r *reporter) {
-	before := newAuthorizer(s.previous.manifests)
-	reported := map[*manifest]bool{}
+	before, isReported := newAuthorizer(s.previous.manifests), map[*manifest]bool{}
 	s.programs(func(old, now podSet) {
-		account := now.by.account()
-		has, takers := s.rights().grantsOf(account), map[*manifest][]grant{}
-		lost := s.lost(before.grantsOf(old.by.account()), has)
-		for _, g := range lost {
-			taker, _ := s.takerOf(g, old, now)
-			takers[taker] = append(takers[taker], g)
-		}
-		report := r.field
-		if !now.runsSame(old) && len(has) > 0 {
-			report = r.note // the new program may need less
-		}
-		for _, g := range lost {
-			taker, field := s.takerOf(g, old, now)
-			if taker == nil || reported[taker] {
-				continue
+		has := s.rights().grantsOf(now.by.account())
+		takers, fields := map[*manifest][]grant{}, map[*manifest][]string{}
+		for _, g := range s.lost(before.grantsOf(old.by.account()), has) {
+			if taker, field := s.takerOf(g, old, now); taker != nil && !isReported[taker] {
+				takers[taker], fields[taker] = append(takers[taker], g), field
 			}
-			report := report
-			if slices.ContainsFunc(takers[taker], func(g grant) bool { return s.stillUses(old, now, g, has) }) {
-				report = r.field
+		}
+		for taker, lost := range takers {
+			isReported[taker] = true
+			uses := func(g grant) bool { return now.usesRight(g) }
+			report := r.field
+			if !now.runsSame(old) && len(has) > 0 && !slices.ContainsFunc(lost, uses) {
+				report = r.note // the new program may need less
 			}
-			reported[taker] = true
-			how := "the change of its " + strings.Join(field, ".")
+			how := "the change of its " + strings.Join(fields[taker], ".")
 			switch {
-			case field == nil:
+			case fields[taker] == nil:
 				how = "its delete"
 			case taker == now.by && now.spec["serviceAccountName"] == nil:
 				how += " in new clusters (others keep the deprecated field serviceAccount)"
 			}
-			report(taker, field, "with %s, the pods of %s (%s:%d) may no longer %s as %s: keep these rights while a "+
-				"program needs them", how, now.by.id, now.by.Path, now.by.Line, describeRights(takers[taker], has),
-				account)
+			report(taker, fields[taker], "with %s, the pods of %s may no longer %s as %s: keep these rights while a "+
+				"program needs them", how, now.by.named(), describeRights(lost, has), now.by.account())
 		}
 	})
 	s.pairs(func(old, m *manifest) {
@@ -96,10 +82,15 @@ func checkRightsLost(s *subject, r *reporter) {
 	})
 }
 
-// lost returns the rights that had some effect and are no longer there, each with one verb and one resource.
+// lost returns the rights that had some effect and are no longer there, each with one verb and one resource. It leaves
+// out those that are there but misspelt, which the rule rights-without-effect reports.
 func (s *subject) lost(had, has []grant) (lost []grant) {
 	if slices.EqualFunc(had, has, grant.equals) {
 		return nil
+	}
+	meant := slices.Clone(has)
+	for i := range meant {
+		meant[i].PolicyRule = s.resources().corrected(meant[i].PolicyRule)
 	}
 	for _, g := range has {
 		if g.isForeign() && !allow(had, g.PolicyRule, g.binding.id.Namespace, false) {
@@ -112,7 +103,7 @@ func (s *subject) lost(had, has []grant) (lost []grant) {
 		}
 		for _, right := range validation.BreakdownRule(g.PolicyRule) {
 			namespace := g.binding.id.Namespace
-			if !allow(has, right, namespace, false) && s.resources().hasEffect(right, namespace) &&
+			if !allow(meant, right, namespace, false) && s.resources().hasEffect(right, namespace) &&
 				!s.isNarrowed(has, right, namespace) {
 				lost = append(lost, grant{right, g.binding, g.role})
 			}
@@ -121,46 +112,23 @@ func (s *subject) lost(had, has []grant) (lost []grant) {
 	return lost
 }
 
-// stillUses reports whether the arguments or files of pods show that their program uses a right which they have nowhere
-// any more.
-func (s *subject) stillUses(old, now podSet, lost grant, has []grant) bool {
-	if len(lost.Resources) == 0 {
+// usesRight reports whether the arguments of pods show that their program uses a right: by a command of kubectl, or by
+// an election of a leader, which needs Leases in their namespace.
+func (p podSet) usesRight(g grant) bool {
+	if len(g.Resources) == 0 {
 		return false
 	}
-	verb, many := lost.Verbs[0], lost.Resources[0]
-	one := strings.TrimSuffix(many, "s")
-	isElsewhere := slices.ContainsFunc(has, func(g grant) bool {
-		isCovered, _ := validation.Covers([]rbacv1.PolicyRule{g.PolicyRule}, []rbacv1.PolicyRule{lost.PolicyRule})
-		return isCovered
-	})
-	var args, before []string
-	for _, text := range old.texts() {
-		before = append(before, text.value)
+	var arguments []string
+	isElecting := false
+	for _, text := range p.texts() {
+		arguments = append(arguments, text.value)
+		isElecting = isElecting || text.value == "--leader-elect" || text.value == "--leader-elect=true"
 	}
-	isElection := false
-	for _, text := range now.texts() {
-		args = append(args, text.value)
-		isElection = isElection ||
-			strings.HasPrefix(text.value, "--leader-elect") && slices.Contains(before, text.value)
+	if g.Resources[0] == "leases" {
+		return isElecting && g.binding.id.Namespace == p.by.id.Namespace
 	}
-	if many == "leases" && slices.Contains([]string{"get", "create", "update"}, verb) {
-		return isElection && lost.binding.id.Namespace == now.by.id.Namespace
-	}
-	return !isElsewhere && (strings.Contains(strings.Join(args, " "), "kubectl "+verb+" "+one) ||
-		verb == "watch" && s.discovers(now, one))
-}
-
-// discovers reports whether a file of pods has Prometheus watch objects of a kind.
-func (s *subject) discovers(p podSet, kind string) bool {
-	for _, c := range s.containersOf(s.index, p) {
-		for _, file := range c.files {
-			value, _ := file.source.value(file.key)
-			if strings.Contains(value, "kubernetes_sd_configs") && strings.Contains(value+"\n", "role: "+kind+"\n") {
-				return true
-			}
-		}
-	}
-	return false
+	command := "kubectl " + g.Verbs[0] + " " + strings.TrimSuffix(g.Resources[0], "s")
+	return strings.Contains(strings.Join(arguments, " "), command)
 }
 
 // isNarrowed reports whether grants still allow a request that has the name of its object, for some names. Names of
@@ -266,18 +234,18 @@ func checkCredentialsLost(s *subject, r *reporter) {
 		})
 		by, field := s.withoutToken(now)
 		if had, _ := s.previous.withoutToken(old); by != nil && had == nil && len(grants) > 0 {
-			binding := grants[0].binding
-			r.field(by, field, "automountServiceAccountToken leaves %s without the token of %s, to which %s (%s:%d) "+
-				"gives rights: drop the field, or the binding", now.by.id, account, binding.id, binding.Path,
-				binding.Line)
+			r.field(by, field, "automountServiceAccountToken leaves %s without the token of %s, to which %s gives "+
+				"rights: drop the field, or the binding", now.by.id, account, grants[0].binding.named())
 		}
-		secret, registry := s.previous.pullSecret(old), registryOf(now)
-		id := kinds.NewID(kinds.Secret, account.Namespace, secret)
-		isKept := s.normalOf(id) != nil || !s.isInPrevious(id)
-		if secret != "" && s.pullSecret(now) == "" && isKept && registryOf(old) == registry {
+		had, registry := s.pullSecrets(s.previous, old), registryOf(now)
+		if len(had) == 0 || len(s.pullSecrets(s.index, now)) > 0 || registryOf(old) != registry {
+			return
+		}
+		id := kinds.NewID(kinds.Secret, account.Namespace, had[0].Name)
+		if s.normalOf(id) != nil || !s.isInPrevious(id) {
 			r.field(now.by, append(slices.Clone(now.path), "imagePullSecrets"), "neither its imagePullSecrets nor "+
 				"those of %s have %s any more, so a node that does not have its images can't pull them from %s: name "+
-				"it again", account, secret, registry)
+				"it again", account, id.Name, registry)
 		}
 	})
 }
@@ -299,21 +267,6 @@ func (ix *index) withoutToken(p podSet) (*manifest, []string) {
 		}
 	}
 	return nil, nil
-}
-
-// pullSecret returns the name of the first Secret with which pods pull their images: one of the account if they name
-// none; "" if there is none.
-func (ix *index) pullSecret(p podSet) string {
-	secrets := slices.Clone(p.typed().ImagePullSecrets)
-	for _, m := range ix.byID[p.by.account()] {
-		if account := convert[corev1.ServiceAccount](m.Object().Object); account != nil && !m.isTombstone {
-			secrets = append(secrets, account.ImagePullSecrets...)
-		}
-	}
-	if len(secrets) == 0 {
-		return ""
-	}
-	return secrets[0].Name
 }
 
 // registryOf returns the registry of the first image of pods.

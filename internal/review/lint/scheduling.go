@@ -2,9 +2,7 @@ package lint
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,29 +27,35 @@ var (
 )
 
 func checkUnschedulable(s *subject, r *reporter) {
-	onAllNodes := map[int32]podSet{} // DaemonSets by their ports of nodes
 	s.eachPods(func(pods podSet, spec *corev1.PodSpec) {
 		checkNodes(pods, spec, r)
 		s.checkNeighbours(pods, spec, r)
-		if pods.isOnAllNodes() {
-			for port := range hostPorts(spec) {
-				onAllNodes[port] = pods
+	})
+	s.checkTakenPorts(r)
+	if s.previous != nil {
+		s.podPairs(func(old, now podSet) { s.checkNewDemands(old, now, r) })
+	}
+}
+
+// checkTakenPorts looks for ports of nodes that a DaemonSet has on all nodes.
+func (s *subject) checkTakenPorts(r *reporter) {
+	holders := map[int32]podSet{}
+	s.eachPods(func(pods podSet, spec *corev1.PodSpec) {
+		for port := range hostPorts(spec) {
+			if pods.by.groupKind() == kinds.DaemonSet && len(spec.NodeSelector) == 0 && spec.Affinity == nil {
+				holders[port] = pods
 			}
 		}
 	})
 	s.eachPods(func(pods podSet, spec *corev1.PodSpec) {
-		fields := hostPorts(spec)
-		for _, port := range slices.Sorted(maps.Keys(fields)) {
-			if holder, isTaken := onAllNodes[port]; isTaken && holder.by.id != pods.by.id && pods.restarts() &&
+		for port, field := range hostPorts(spec) {
+			if holder, isTaken := holders[port]; isTaken && holder.by.id != pods.by.id && pods.restarts() &&
 				s.shareCluster(holder.by, pods.by) {
-				pods.field(r, fields[port], "%s (%s) has the hostPort %d on all nodes, so the pods are not "+
-					"scheduled: use another port, or a Service", holder.by.id, holder.by.place(), port)
+				pods.field(r, field, "%s has the hostPort %d on all nodes, so the pods are not scheduled: use another "+
+					"port, or a Service", holder.by.named(), port)
 			}
 		}
 	})
-	if s.previous != nil {
-		s.podPairs(func(old, now podSet) { s.checkNewDemands(old, now, r) })
-	}
 }
 
 // hostPorts returns the fields of pods that take ports of nodes, by port.
@@ -64,7 +68,7 @@ func hostPorts(spec *corev1.PodSpec) map[int32]string {
 				number = port.ContainerPort
 			}
 			if number != 0 && port.HostIP == "" && port.Protocol != corev1.ProtocolUDP {
-				found[number] = "containers|" + strconv.Itoa(i) + "|ports|" + strconv.Itoa(j) + "|hostPort"
+				found[number] = fmt.Sprintf("containers|%d|ports|%d|hostPort", i, j)
 			}
 		}
 	}
@@ -81,8 +85,7 @@ func checkNodes(pods podSet, spec *corev1.PodSpec, r *reporter) {
 	for i, spread := range spec.TopologySpreadConstraints {
 		problem := problemOfNodeLabel(spread.TopologyKey, "")
 		if problem != "" && spread.WhenUnsatisfiable == corev1.DoNotSchedule {
-			pods.field(r, fmt.Sprintf("topologySpreadConstraints|%d|topologyKey", i), "%s, so the pods are not "+
-				"scheduled",
+			pods.field(r, fmt.Sprintf("topologySpreadConstraints|%d|topologyKey", i), "%s, so the pods are not scheduled",
 				problem)
 		}
 	}
@@ -137,40 +140,27 @@ func problemOfTerm(term corev1.NodeSelectorTerm, selected map[string]string) str
 	return ""
 }
 
-// maxZones is the number of zones that most clusters have at most.
-const maxZones = 3
-
-// checkNeighbours looks for pods that want neighbours which do not exist, or that must be apart from each other and are
-// more than there are places.
+// checkNeighbours looks for pods that want neighbours which do not exist, or that must be apart from each other on more
+// nodes than there may be.
 func (s *subject) checkNeighbours(pods podSet, spec *corev1.PodSpec, r *reporter) {
 	namespace, replicas := pods.by.id.Namespace, pods.by.number(1, "spec", "replicas")
-	rolling := pods.by.get("spec", "strategy", "rollingUpdate", "maxUnavailable")
-	if spec.Affinity != nil && spec.Affinity.PodAffinity != nil {
+	if spec.Affinity != nil && spec.Affinity.PodAffinity != nil && !s.othersMakePods(namespace) {
 		for _, term := range spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
 			selector := selectorFor(term)
-			if selector != nil && !s.othersMakePods(namespace) &&
-				!slices.ContainsFunc(s.pods()[namespace], func(p podSet) bool { return selector.Matches(p.labels) }) {
+			if selector != nil && len(s.podsWith(selector, pods.by, s.index)) == 0 {
 				pods.field(r, "affinity|podAffinity", "podAffinity wants a node with a pod of the labels %s, which "+
 					"no template in %s has, so the pods are not scheduled", selector, namespace)
 			}
 		}
 	}
-	if spec.Affinity == nil || spec.Affinity.PodAntiAffinity == nil {
+	rolling := pods.by.get("spec", "strategy", "rollingUpdate", "maxUnavailable")
+	if spec.Affinity == nil || spec.Affinity.PodAntiAffinity == nil || replicas < 3 || !s.wereTogether(pods) ||
+		rolling != int64(0) && rolling != "0%" {
 		return
 	}
 	for _, term := range spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
 		selector := selectorFor(term)
-		switch {
-		case selector != nil && s.isOnAllNodes(selector, pods):
-			pods.field(r, "affinity|podAntiAffinity", "podAntiAffinity wants a node without pods of the labels %s, "+
-				"and a DaemonSet runs them on all nodes, so the pods are not scheduled: select others", selector)
-		case selector == nil || !selector.Matches(pods.labels):
-		case term.TopologyKey == corev1.LabelTopologyZone && replicas > maxZones:
-			pods.field(r, "affinity|podAntiAffinity", "podAntiAffinity wants a zone for each of %d replicas, and "+
-				"most clusters have at most %d: prefer it instead, or use topologySpreadConstraints", replicas,
-				maxZones)
-		case term.TopologyKey == corev1.LabelHostname && replicas >= 3 && s.wereTogether(pods) &&
-			(rolling == int64(0) || rolling == "0%"):
+		if selector != nil && selector.Matches(pods.labels) && term.TopologyKey == corev1.LabelHostname {
 			pods.field(r, "affinity|podAntiAffinity", "podAntiAffinity wants a node for each of %d replicas, and "+
 				"maxUnavailable 0 one more for each new pod, so an update waits for ever on %d nodes: allow "+
 				"maxUnavailable: 1, or prefer it instead", replicas, replicas)
@@ -187,29 +177,13 @@ func (s *subject) wereTogether(now podSet) bool {
 	})
 }
 
-// isOnAllNodes reports whether a selector selects the pods of another workload, which run on all nodes.
-func (s *subject) isOnAllNodes(selector labels.Selector, pods podSet) bool {
-	return slices.ContainsFunc(s.pods()[pods.by.id.Namespace], func(p podSet) bool {
-		return p.by.id != pods.by.id && p.isOnAllNodes() && selector.Matches(p.labels) && s.shareCluster(p.by, pods.by)
-	})
-}
-
-// isOnAllNodes reports whether pods run on all nodes.
-func (p podSet) isOnAllNodes() bool {
-	spec := p.typed()
-	return p.by.groupKind() == kinds.DaemonSet && spec != nil && len(spec.NodeSelector) == 0 && spec.Affinity == nil
-}
-
 // selectorFor returns the selector of a term for all pods of the own namespace; nil if it is for others.
 func selectorFor(term corev1.PodAffinityTerm) labels.Selector {
 	if len(term.Namespaces)+len(term.MatchLabelKeys)+len(term.MismatchLabelKeys) > 0 || term.NamespaceSelector != nil ||
 		term.LabelSelector == nil {
 		return nil
 	}
-	selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
-	if err != nil {
-		return nil
-	}
+	selector, _ := metav1.LabelSelectorAsSelector(term.LabelSelector) // nil if it is invalid
 	return selector
 }
 
@@ -240,18 +214,23 @@ func (s *subject) checkNewDemands(old, now podSet, r *reporter) {
 // demandsOf returns the labels and devices that not all nodes have, and that pods want.
 func demandsOf(spec *corev1.PodSpec) sets.Set[string] {
 	found := sets.New[string]()
+	add := func(what, key, values string) {
+		if !strings.Contains(key, "kubernetes.io/") { // all nodes have these, or other checks look at them
+			found.Insert("the " + what + " " + key + values)
+		}
+	}
 	if spec == nil {
 		return found
 	}
 	for key, value := range spec.NodeSelector {
-		found.Insert("the nodeSelector " + key + ": " + value)
+		add("nodeSelector", key, ": "+value)
 	}
 	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
 		required := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 		if required != nil && len(required.NodeSelectorTerms) == 1 {
 			for _, wanted := range required.NodeSelectorTerms[0].MatchExpressions {
 				if wanted.Operator == corev1.NodeSelectorOpIn || wanted.Operator == corev1.NodeSelectorOpExists {
-					found.Insert("the nodeAffinity " + wanted.Key + " in " + fmt.Sprint(wanted.Values))
+					add("nodeAffinity", wanted.Key, " in "+fmt.Sprint(wanted.Values))
 				}
 			}
 		}
@@ -259,13 +238,8 @@ func demandsOf(spec *corev1.PodSpec) sets.Set[string] {
 	for _, container := range spec.Containers {
 		for name := range container.Resources.Limits {
 			if strings.Contains(string(name), "/") {
-				found.Insert("the device " + string(name))
+				add("device", string(name), "")
 			}
-		}
-	}
-	for demand := range found {
-		if strings.Contains(demand, "kubernetes.io/") { // all nodes have these, or other rules look at them
-			found.Delete(demand)
 		}
 	}
 	return found

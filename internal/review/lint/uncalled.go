@@ -4,13 +4,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	apiserver "k8s.io/apiserver/pkg/admission"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/review/admission"
@@ -25,106 +21,51 @@ func checkWebhookNeverCalled(s *subject, r *reporter) {
 			if key, problem := s.unmatched(m, rule); problem != "" {
 				r.field(m, append(slices.Clone(w.Path), "rules", strconv.Itoa(i), key),
 					"the webhook %s is not called for what it names: %s", w.Name, problem)
-			} else if missed := s.missedVersion(m, w, rule); missed != "" {
-				r.field(m, append(slices.Clone(w.Path), "matchPolicy"), "with matchPolicy Exact, the webhook %s is "+
-					"not called for %s, which a definition of the payload serves as well: add the version, or set "+
-					"matchPolicy: Equivalent", w.Name, missed)
 			}
 		}
 		if namespace := s.formerlySelected(m, w); namespace != nil {
-			r.field(m, append(slices.Clone(w.Path), "namespaceSelector"), "the webhook %s no longer selects %s "+
-				"(%s:%d), as it did in the previous payload, nor any other Namespace of the payload: correct %s, or "+
-				"the labels of the Namespace", w.Name, namespace.id, namespace.Path, namespace.Line, w.Namespaces)
+			r.field(m, append(slices.Clone(w.Path), "namespaceSelector"), "the webhook %s no longer selects %s, as it "+
+				"did in the previous payload, nor any other Namespace of the payload: correct %s, or the labels of "+
+				"the Namespace", w.Name, namespace.named(), w.Namespaces)
 		}
 	})
 }
 
-// builtInResources returns the resources of Kubernetes' own groups.
-var builtInResources = sync.OnceValue(func() map[string][]string {
-	found := map[string][]string{}
-	for kind := range kinds.Scheme().AllKnownTypes() {
-		resource, _ := meta.UnsafeGuessKindToResource(kind)
-		found[kind.Group] = append(found[kind.Group], resource.Resource)
-	}
-	return found
-})
-
-// definitionOf returns the definition of a resource in one of some groups; nil if the payload has none.
-func (s *subject) definitionOf(groups []string, resource string) *manifest {
-	for _, m := range s.byKind[kinds.CustomResourceDefinition] {
-		if !m.isTombstone && m.text("spec", "names", "plural") == resource &&
-			slices.Contains(groups, m.text("spec", "group")) {
-			return m
-		}
-	}
-	return nil
-}
-
 // unmatched returns a key of a webhook's rule that matches no request, and the reason; "" if there is none.
 func (s *subject) unmatched(m *manifest, rule admissionv1.RuleWithOperations) (key, why string) {
-	var resources, groups []string
-	for _, definition := range s.byKind[kinds.CustomResourceDefinition] {
-		groups = append(groups, definition.text("spec", "group"))
-		if slices.Contains(rule.APIGroups, groups[len(groups)-1]) {
-			resources = append(resources, definition.text("spec", "names", "plural"))
-		}
-	}
+	known := s.resources()
 	for _, group := range rule.APIGroups {
-		resources = append(resources, builtInResources()[group]...)
-		if len(builtInResources()[group]) > 0 || slices.Contains(groups, group) {
+		if _, isKnown := known.groups[group]; isKnown {
 			continue
 		}
-		if similar := printable.Nearest(group, groups, 3); similar != "" {
+		if similar := printable.Nearest(group, sortedKeys(known.groups), 3); similar != "" {
 			return "apiGroups", "nothing serves the group " + group + ": did you mean " + similar + "?"
 		}
 		return "", "" // others may serve the group
 	}
 	for _, name := range rule.Resources {
-		name, _, _ = strings.Cut(name, "/")
-		definition := s.definitionOf(rule.APIGroups, name)
-		switch similar := printable.Nearest(name, resources, 2); {
-		case name != "*" && !slices.Contains(resources, name) && similar != "":
+		name, _, _ := strings.Cut(name, "/")
+		if similar := printable.Nearest(name, known.namesIn(rule.APIGroups), 2); similar != "" && similar != name &&
+			name != "*" {
 			return "resources", "its groups have no " + name + ": did you mean " + similar + "?"
-		case definition == nil || !s.shareCluster(definition, m):
-		case !slices.ContainsFunc(append(definition.servedVersions(), "*"), func(version string) bool {
-			return slices.Contains(rule.APIVersions, version)
-		}):
-			return "apiVersions", definition.id.String() + " serves " +
-				strings.Join(definition.servedVersions(), ", ") + ", not " +
-				strings.Join(rule.APIVersions, ", ")
-		case rule.Scope != nil && *rule.Scope != admissionv1.AllScopes &&
-			string(*rule.Scope) != definition.text("spec", "scope"):
-			return "scope", definition.id.String() + " has the scope " + definition.text("spec", "scope") +
-				": correct it here"
+		}
+		for _, group := range rule.APIGroups {
+			definition := s.present(kinds.NewID(kinds.CustomResourceDefinition, "", name+"."+group), m)
+			if definition == nil {
+				continue
+			}
+			served, scope := definition.servedVersions(), definition.text("spec", "scope")
+			isServed := func(version string) bool { return version == "*" || slices.Contains(served, version) }
+			if !slices.ContainsFunc(rule.APIVersions, isServed) {
+				return "apiVersions", definition.id.String() + " serves " + strings.Join(served, ", ") + ", not " +
+					strings.Join(rule.APIVersions, ", ")
+			}
+			if rule.Scope != nil && *rule.Scope != admissionv1.AllScopes && string(*rule.Scope) != scope {
+				return "scope", definition.id.String() + " has the scope " + scope + ": correct it here"
+			}
 		}
 	}
 	return "", ""
-}
-
-// missedVersion returns a served version of a definition that no webhook of the configuration matches; "" unless the
-// webhook's rule matches other versions, and only exactly those.
-func (s *subject) missedVersion(m *manifest, w admission.Webhook, rule admissionv1.RuleWithOperations) string {
-	if w.MatchPolicy == nil || *w.MatchPolicy != admissionv1.Exact {
-		return ""
-	}
-	for _, name := range rule.Resources {
-		definition := s.definitionOf(rule.APIGroups, name)
-		if definition == nil || len(rule.Operations) == 0 {
-			continue
-		}
-		for _, version := range definition.servedVersions() {
-			group := schema.GroupVersion{Group: definition.text("spec", "group"), Version: version}
-			request := admission.Request{
-				Resource: group.WithResource(name), Operation: apiserver.Operation(rule.Operations[0]),
-			}
-			if !slices.ContainsFunc(admission.Webhooks(m.Object()), func(other admission.Webhook) bool {
-				return other.Matches(request)
-			}) {
-				return group.String() + " " + name
-			}
-		}
-	}
-	return ""
 }
 
 // formerlySelected returns a Namespace that a webhook selected in the previous payload, if it now selects none of the

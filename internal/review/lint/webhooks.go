@@ -73,10 +73,10 @@ func checkWebhookDeadlock(s *subject, r *reporter) {
 		path := append(slices.Clone(w.Path), "rules")
 		for _, pods := range s.podsBehind(w.Service(), m) {
 			if held := s.heldWrite(w, pods); held != "" {
-				r.field(m, path, "the webhook %s selects requests to %s, which its own server, %s (%s:%d), needs, and "+
+				r.field(m, path, "the webhook %s selects requests to %s, which its own server, %s, needs, and "+
 					"failurePolicy Fail refuses them while the server does not answer, so it can't recover: exclude "+
-					"it with namespaceSelector or objectSelector", w.Name, held, pods.by.id, pods.by.Path, pods.by.Line)
-				break
+					"it with namespaceSelector or objectSelector", w.Name, held, pods.by.named())
+				return
 			}
 		}
 		if held := s.firstWrite(w, clusterWrites, "kube-system", nil); held != "" {
@@ -88,14 +88,12 @@ func checkWebhookDeadlock(s *subject, r *reporter) {
 }
 
 // podsBehind returns the pods that a Service selects, on clusters of its caller.
-func (s *subject) podsBehind(service kinds.ID, caller *manifest) (found []podSet) {
-	for _, m := range s.byID[service] {
-		if !m.isTombstone && s.shareCluster(m, caller) {
-			pods, _, _ := s.selected(m)
-			found = append(found, pods...)
-		}
+func (s *subject) podsBehind(service kinds.ID, caller *manifest) []podSet {
+	m := s.present(service, caller)
+	if m == nil {
+		return nil
 	}
-	return found
+	return s.podsWith(m.podSelector(), m, s.index)
 }
 
 // heldWrite returns a request that pods need and a webhook selects; "" if it selects none.
@@ -104,12 +102,12 @@ func (s *subject) heldWrite(w admission.Webhook, pods podSet) string {
 	if held := s.firstWrite(w, podWrites, namespace, pods.labels); held != "" {
 		return held
 	}
+	set, isKnown := s.labelsOf(namespace, w.Namespaces)
 	needed := []*manifest{pods.by}
 	for _, reference := range pods.by.references {
 		needed = append(needed, s.byID[reference.To]...)
 	}
 	for _, m := range needed {
-		set, isKnown := s.labelsOf(namespace, w.Namespaces)
 		if isKnown && !m.isTombstone && w.Matches(admission.RequestFor(m.Object(), apiserver.Update, set)) {
 			return "update " + m.id.String()
 		}
@@ -165,89 +163,56 @@ func checkWebhookUnanswered(s *subject, r *reporter) {
 				"selects: name a Service in clientConfig.service", host, w.Name)
 		}
 	})
+	network := s.networkOf(s.index)
 	for _, kind := range kinds.Callers() {
 		for _, m := range s.byKind[kind] {
 			seen := map[kinds.ID]bool{}
 			for _, called := range m.calledPorts() { // none of webhooks whose failure the API server ignores
 				if !seen[called.service] && (kind != kinds.CustomResourceDefinition || len(m.versions()) > 1) {
 					seen[called.service] = true
-					s.checkServer(r, m, called.service, called.path[:slices.Index(called.path, "service")])
+					network.checkServer(r, m, called)
 				}
 			}
 		}
 	}
 }
 
-// checkServer checks the server behind a Service that the API server calls by the configuration at a path.
-func (s *subject) checkServer(r *reporter, m *manifest, service kinds.ID, path []string) {
-	pods := s.podsBehind(service, m)
-	total, isFixed := s.replicasOf(pods)
+// checkServer checks the server behind a Service that the API server calls by the configuration of an object.
+func (n network) checkServer(r *reporter, m *manifest, called calledPort) {
+	service, path := n.present(called.service, m), called.path[:slices.Index(called.path, "service")]
+	pods := n.podsBehind(called.service, m)
+	total, isFixed := n.replicasOf(pods)
 	config, _ := fieldAt(m.Object().Object, path).(map[string]any)
-	policy := s.isolatingPolicy(pods)
+	policy := n.isolatingPolicy(service, called.port, pods)
 	switch {
 	case len(pods) > 0 && isFixed && total == 0:
-		r.field(m, append(path, "service"), "the server behind it, %s (%s:%d), has replicas: 0, so all requests fail "+
-			"that need its answer: run it, or remove this", pods[0].by.id, pods[0].by.Path, pods[0].by.Line)
-	case len(pods) > 0 && s.lostPort(s.present(service, m), pods):
-		r.field(m, append(path, "service"), "%s leads to %s (%s:%d), which declares no port that the Service targets, "+
-			"as it did in the previous payload, so all requests fail that need an answer: correct targetPort, or "+
-			"the selector", service,
-			pods[0].by.id, pods[0].by.Path, pods[0].by.Line)
-	case s.servedPath(m, path, pods) != "":
-		r.field(m, append(path, "service", "path"), "the arguments of the server, %s (%s:%d), still name the path %s "+
-			"of the previous payload, so all requests fail that need an answer: change both together", pods[0].by.id,
-			pods[0].by.Path, pods[0].by.Line, s.servedPath(m, path, pods))
+		r.field(m, append(path, "service"), "the server behind it, %s, has replicas: 0, so all requests fail that "+
+			"need its answer: run it, or remove this", pods[0].by.named())
+	case n.isAstray(service, pods):
+		r.field(m, append(path, "service"), "%s now leads to %s, which declares no port that the Service targets, so "+
+			"all requests fail that need an answer: correct its selector", service.id, pods[0].by.named())
 	case policy != nil:
-		r.field(policy, []string{"spec", "ingress"}, "it lets only pods call %s (%s:%d), and the API server is not a "+
-			"pod, so requests fail for which %s (%s:%d) needs an answer: allow the port without from", pods[0].by.id,
-			pods[0].by.Path, pods[0].by.Line, m.id, m.Path, m.Line)
-	case config["caBundle"] == nil && s.wasTrusted(m, path) && !s.isInjected(m):
+		r.field(policy, []string{"spec", "ingress"}, "it does not let the API server, which is not a pod, call %s, so "+
+			"requests fail for which %s needs an answer: allow the port without from", pods[0].by.named(), m.named())
+	case config["caBundle"] == nil && n.wasTrusted(m, path) && !n.isInjected(m):
 		r.field(m, path, "caBundle is not set, and no public authority signs certificates for %s.%s.svc, so the API "+
 			"server trusts no answer, and refuses all requests that need one: set it, or have it injected, as by the "+
-			"annotation cert-manager.io/inject-ca-from", service.Name, service.Namespace)
+			"annotation cert-manager.io/inject-ca-from", called.service.Name, called.service.Namespace)
 	}
 }
 
-// servedPath returns the path that a configuration no longer names, and the arguments of pods do; "" if they name the
-// new path, too, or neither.
-func (s *subject) servedPath(m *manifest, path []string, pods []podSet) string {
-	old, field := s.previousOf(m), append(slices.Clone(path), "service", "path")
-	if old == nil {
-		return ""
-	}
-	had, _ := fieldAt(old.Object().Object, field).(string)
-	has, _ := fieldAt(m.Object().Object, field).(string)
-	names := func(path string) bool {
-		return slices.ContainsFunc(pods, func(p podSet) bool {
-			return slices.ContainsFunc(p.texts(), func(text text) bool {
-				return text.value == path || strings.HasSuffix(text.value, "="+path)
-			})
-		})
-	}
-	if len(had) > 1 && had != has && names(had) && !names(has) {
-		return had
-	}
-	return ""
-}
-
-// lostPort reports whether none of the pods behind a Service declares a port that it targets, and some did so with the
-// Service of the previous payload. Pods need not declare ports.
-func (s *subject) lostPort(service *manifest, pods []podSet) bool {
-	old := s.previousOf(service)
-	if old == nil || old.podSelector() == nil || declareTarget(service, pods) {
+// isAstray reports whether a Service has another selector than in the previous payload, and now leads to pods that
+// declare none of the ports that it targets.
+func (s *subject) isAstray(service *manifest, pods []podSet) bool {
+	if service == nil || len(pods) == 0 {
 		return false
 	}
-	before := slices.DeleteFunc(slices.Clone(s.pods()[old.id.Namespace]), func(p podSet) bool {
-		return !old.podSelector().Matches(p.labels)
-	})
-	return declareTarget(old, before)
-}
-
-// declareTarget reports whether some pods declare a port that a Service targets.
-func declareTarget(service *manifest, pods []podSet) bool {
-	typed := convert[corev1.Service](service.Object().Object)
-	return typed != nil && slices.ContainsFunc(typed.Spec.Ports, func(port corev1.ServicePort) bool {
-		return slices.ContainsFunc(pods, func(p podSet) bool { return p.declares(p.targetOf(port)) })
+	old, typed := s.previousOf(service), convert[corev1.Service](service.Object().Object)
+	return old != nil && old.podSelector() != nil && typed != nil && !slices.ContainsFunc(pods, func(p podSet) bool {
+		return old.podSelector().Matches(p.labels) ||
+			slices.ContainsFunc(typed.Spec.Ports, func(port corev1.ServicePort) bool {
+				return p.declares(p.targetOf(port))
+			})
 	})
 }
 
@@ -268,32 +233,21 @@ func (s *subject) isInjected(m *manifest) bool {
 		})
 }
 
-// isolatingPolicy returns a NetworkPolicy that keeps all but pods from all of some pods; nil if there is none.
-func (s *subject) isolatingPolicy(all []podSet) (isolating *manifest) {
+// isolatingPolicy returns a NetworkPolicy that keeps the API server from all pods of a Service; nil if there is none.
+func (n network) isolatingPolicy(service *manifest, called any, all []podSet) (isolating *manifest) {
 	for _, pods := range all {
-		isolating = nil
-		for _, m := range s.byKind[kinds.NetworkPolicy] {
-			spec := convert[networkingv1.NetworkPolicySpec](m.get("spec"))
-			selector := selectorOf(m.get("spec", "podSelector"))
-			if m.isTombstone || spec == nil || m.id.Namespace != pods.by.id.Namespace || selector == nil ||
-				!selector.Matches(pods.labels) || len(spec.PolicyTypes) > 0 &&
-				!slices.Contains(spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
-				continue
-			}
-			if isolating = m; slices.ContainsFunc(spec.Ingress, admitsOthersThanPods) {
-				return nil
+		server := request{to: &pods, isOutside: true}
+		typed := convert[corev1.Service](service.Object().Object)
+		for i := 0; typed != nil && i < len(typed.Spec.Ports); i++ {
+			if port := typed.Spec.Ports[i]; called == port.Name || called == int64(port.Port) {
+				server.port, server.protocol = pods.targetOf(port), port.Protocol
 			}
 		}
-		if isolating == nil {
+		closed := n.closed(networkingv1.PolicyTypeIngress, server)
+		if len(closed) == 0 || server.port == 0 {
 			return nil
 		}
+		isolating = closed[0].by
 	}
 	return isolating
-}
-
-// admitsOthersThanPods reports whether a rule may allow requests of an API server.
-func admitsOthersThanPods(rule networkingv1.NetworkPolicyIngressRule) bool {
-	return len(rule.From) == 0 || slices.ContainsFunc(rule.From, func(peer networkingv1.NetworkPolicyPeer) bool {
-		return peer.IPBlock != nil || peer.NamespaceSelector != nil
-	})
 }
