@@ -58,23 +58,20 @@ type mountedFile struct {
 
 // findContainers returns the containers of the workloads of this payload.
 func (s *subject) findContainers() (found []*container) {
-	for _, sets := range s.pods() {
-		for _, pods := range sets {
-			var before []*container
-			old := s.previousOf(pods.by)
-			if old != nil && !s.isAsBefore(pods.by, old) {
-				if set, hasPods := newPodSet(old); hasPods {
-					before = s.containersOf(s.previous, set)
-				}
-			}
-			for _, c := range s.containersOf(s.index, pods) {
-				if i := slices.IndexFunc(before, func(old *container) bool { return old.Name == c.Name }); i >= 0 {
-					c.before = before[i]
-				}
-				found = append(found, c)
+	s.eachPods(func(pods podSet, _ *corev1.PodSpec) {
+		var before []*container
+		for _, old := range s.podsBefore(pods) {
+			if old.typed() != nil && !s.isAsBefore(pods.by, old.by) {
+				before = s.containersOf(s.previous, old)
 			}
 		}
-	}
+		for _, c := range s.containersOf(s.index, pods) {
+			if i := slices.IndexFunc(before, func(old *container) bool { return old.Name == c.Name }); i >= 0 {
+				c.before = before[i]
+			}
+			found = append(found, c)
+		}
+	})
 	return found
 }
 
@@ -86,33 +83,25 @@ func (s *subject) isAsBefore(m, old *manifest) bool {
 	})
 }
 
-// containersOf returns the containers of a workload's pods.
+// containersOf returns the containers of pods; the pods are valid.
 func (s *subject) containersOf(ix *index, pods podSet) (found []*container) {
-	spec := pods.typed()
-	if spec == nil {
-		return nil
-	}
 	find := func(kind schema.GroupKind, name string) *manifest {
 		return s.in(ix, kinds.NewID(kind, pods.by.id.Namespace, name), pods.by)
 	}
-	add := func(list string, containers []corev1.Container) {
-		for i := range containers {
-			c := &container{
-				Container: &containers[i], pods: pods, field: append(slices.Clone(pods.path), list, strconv.Itoa(i)),
-				variables: map[string]containerVariable{}, files: map[string]mountedFile{}, hasVariables: true,
-				hasFiles: true,
-			}
-			c.addVariables(find)
-			for i, mount := range c.VolumeMounts {
-				if j := volumeOf(spec, mount); j >= 0 {
-					c.addFiles(find, i, j)
-				}
-			}
-			found = append(found, c)
+	for _, typed := range pods.typedContainers() {
+		c := &container{
+			Container: &typed.Container, pods: pods, field: slices.Concat(pods.path, strings.Split(typed.field, "|")),
+			variables: map[string]containerVariable{}, files: map[string]mountedFile{}, hasVariables: true,
+			hasFiles: true,
 		}
+		c.addVariables(find)
+		for i, mount := range c.VolumeMounts {
+			if j := volumeOf(pods.typed(), mount); j >= 0 {
+				c.addFiles(find, i, j)
+			}
+		}
+		found = append(found, c)
 	}
-	add("initContainers", spec.InitContainers)
-	add("containers", spec.Containers)
 	return found
 }
 

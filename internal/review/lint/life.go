@@ -2,6 +2,7 @@ package lint
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -114,6 +115,10 @@ func checkProtectionDropped(s *subject, r *reporter) {
 			fieldAt(now.spec, path) == nil {
 			dropped("securityContext|fsGroup", "the processes may not write to new volumes")
 		}
+		if had, has := graceOf(before), graceOf(after); now.hasClaims() && has < had/2 {
+			now.field(r, "terminationGracePeriodSeconds", "%s allows %d seconds to stop, and now it is killed after "+
+				"%d, which may damage its data: keep terminationGracePeriodSeconds", old.by.place(), had, has)
+		}
 		if now.restarts() {
 			containerPairs(old, now, func(before, c podContainer) {
 				checkContainerProtection(old.by, before, c, now, r)
@@ -197,7 +202,9 @@ func (s *subject) checkReplacedAtOnce(old, m *manifest, r *reporter) {
 		})
 	for _, strategy := range []string{"strategy", "updateStrategy"} {
 		path := []string{"spec", strategy, "rollingUpdate", "maxUnavailable"}
-		isAll := m.get(path...) == "100%" || replicas > 1 && m.number(0, path...) >= replicas
+		isLast := old.number(1, "spec", "replicas") > 1 &&
+			m.get("spec", strategy, "rollingUpdate", "maxSurge") == int64(0)
+		isAll := m.get(path...) == "100%" || (replicas > 1 || isLast) && m.number(0, path...) >= replicas
 		if isAll && isReached && old.get(path...) != m.get(path...) && kinds.IsWorkload(m.groupKind()) {
 			r.field(m, path, "maxUnavailable %v lets an update stop all pods at one time: allow 1, or 25%%",
 				m.get(path...))

@@ -160,8 +160,8 @@ func checkNeverStarts(s *subject, r *reporter) {
 func checkOneWord(pods podSet, c podContainer, field string, command []string, r *reporter) {
 	if len(command) > 0 && strings.Contains(strings.TrimSpace(command[0]), " ") &&
 		!strings.ContainsAny(command[0], `\{`) { // a path of Windows, or a template
-		pods.field(r, c.field+"|"+field, "%s of the container %s starts no shell, and no program has the name %q: make "+
-			"each word an item of its own", strings.ReplaceAll(field, "|", "."), c.Name, command[0])
+		pods.field(r, c.field+"|"+field, "%s of the container %s starts no shell, and no program has the name %q: "+
+			"make each word an item of its own", strings.ReplaceAll(field, "|", "."), c.Name, command[0])
 	}
 }
 
@@ -204,8 +204,8 @@ func checkNeverRuns(s *subject, r *reporter) {
 	s.pairs(func(old, m *manifest) {
 		schedule := m.text("spec", "schedule")
 		if m.groupKind() == kinds.CronJob && isEveryMinute(schedule) && !isEveryMinute(old.text("spec", "schedule")) {
-			r.field(m, []string{"spec", "schedule"}, "the schedule %s starts a Job every minute of an hour, and that of "+
-				"%s is %s: write the minute, such as 0", schedule, old.place(), old.text("spec", "schedule"))
+			r.field(m, []string{"spec", "schedule"}, "the schedule %s starts a Job every minute of an hour, and that "+
+				"of %s is %s: write the minute, such as 0", schedule, old.place(), old.text("spec", "schedule"))
 		}
 		path := []string{"spec", "jobTemplate", "spec", "activeDeadlineSeconds"}
 		before, now := old.number(0, path...), m.number(0, path...)

@@ -236,8 +236,8 @@ func checkContested(s *subject, r *reporter) {
 		selected := s.podsWith(selectorOf(m.get("spec", "selector")), m, s.index)
 		for _, pods := range selected {
 			if other := budgets[pods.by.id]; other != nil && other.id != m.id && s.shareCluster(other, m) {
-				r.field(m, []string{"spec", "selector"}, "%s selects the pods of %s, too, and the API server evicts no "+
-					"pod with two budgets, so its node can't be drained: use one", other.named(), pods.by.id)
+				r.field(m, []string{"spec", "selector"}, "%s selects the pods of %s, too, and the API server evicts "+
+					"no pod with two budgets, so its node can't be drained: use one", other.named(), pods.by.id)
 			}
 			budgets[pods.by.id] = m
 		}

@@ -237,15 +237,15 @@ func checkCredentialsLost(s *subject, r *reporter) {
 			r.field(by, field, "automountServiceAccountToken leaves %s without the token of %s, to which %s gives "+
 				"rights: drop the field, or the binding", now.by.id, account, grants[0].binding.named())
 		}
-		had, registry := s.pullSecrets(s.previous, old), registryOf(now)
-		if len(had) == 0 || len(s.pullSecrets(s.index, now)) > 0 || registryOf(old) != registry {
+		had := s.pullSecrets(s.previous, old)
+		if len(had) == 0 || len(s.pullSecrets(s.index, now)) > 0 || !now.sharesImage(old) {
 			return
 		}
 		id := kinds.NewID(kinds.Secret, account.Namespace, had[0].Name)
 		if s.normalOf(id) != nil || !s.isInPrevious(id) {
 			r.field(now.by, append(slices.Clone(now.path), "imagePullSecrets"), "neither its imagePullSecrets nor "+
-				"those of %s have %s any more, so a node that does not have its images can't pull them from %s: name "+
-				"it again", account, id.Name, registry)
+				"those of %s have %s any more, so a node that does not have its images can't pull them: name it again",
+				account, id.Name)
 		}
 	})
 }
@@ -267,13 +267,4 @@ func (ix *index) withoutToken(p podSet) (*manifest, []string) {
 		}
 	}
 	return nil, nil
-}
-
-// registryOf returns the registry of the first image of pods.
-func registryOf(p podSet) string {
-	if len(p.typed().Containers) == 0 {
-		return ""
-	}
-	registry, _, _ := strings.Cut(p.typed().Containers[0].Image, "/")
-	return registry
 }

@@ -85,8 +85,8 @@ func checkNodes(pods podSet, spec *corev1.PodSpec, r *reporter) {
 	for i, spread := range spec.TopologySpreadConstraints {
 		problem := problemOfNodeLabel(spread.TopologyKey, "")
 		if problem != "" && spread.WhenUnsatisfiable == corev1.DoNotSchedule {
-			pods.field(r, fmt.Sprintf("topologySpreadConstraints|%d|topologyKey", i), "%s, so the pods are not scheduled",
-				problem)
+			field := fmt.Sprintf("topologySpreadConstraints|%d|topologyKey", i)
+			pods.field(r, field, "%s, so the pods are not scheduled", problem)
 		}
 	}
 	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {

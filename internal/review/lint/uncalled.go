@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/review/admission"
@@ -24,8 +23,8 @@ func checkWebhookNeverCalled(s *subject, r *reporter) {
 			}
 		}
 		if namespace := s.formerlySelected(m, w); namespace != nil {
-			r.field(m, append(slices.Clone(w.Path), "namespaceSelector"), "the webhook %s no longer selects %s, as it "+
-				"did in the previous payload, nor any other Namespace of the payload: correct %s, or the labels of "+
+			r.field(m, append(slices.Clone(w.Path), "namespaceSelector"), "the webhook %s no longer selects %s, nor "+
+				"any other Namespace of the payload: correct %s, or the labels of "+
 				"the Namespace", w.Name, namespace.named(), w.Namespaces)
 		}
 	})
@@ -71,24 +70,18 @@ func (s *subject) unmatched(m *manifest, rule admissionv1.RuleWithOperations) (k
 // formerlySelected returns a Namespace that a webhook selected in the previous payload, if it now selects none of the
 // payload, and only some Namespaces at all.
 func (s *subject) formerlySelected(m *manifest, w admission.Webhook) *manifest {
-	others := admission.NamespaceLabels("", nil)
-	if s.previous == nil || w.Namespaces.Matches(others) ||
-		slices.ContainsFunc(s.byKind[kinds.Namespace], func(namespace *manifest) bool {
-			set, _ := s.labelsOf(namespace.id.Name, w.Namespaces)
-			return w.Namespaces.Matches(set)
-		}) {
+	old, others := s.previousOf(m), admission.NamespaceLabels("", nil)
+	selects := func(w admission.Webhook, namespace *manifest) bool {
+		return w.Namespaces.Matches(admission.NamespaceLabels(namespace.id.Name, namespace.Object().GetLabels()))
+	}
+	if old == nil || w.Namespaces.Matches(others) ||
+		slices.ContainsFunc(s.byKind[kinds.Namespace], func(m *manifest) bool { return selects(w, m) }) {
 		return nil
 	}
-	named, _ := w.Namespaces.RequiresExactMatch(corev1.LabelMetadataName)
-	for _, old := range s.previous.byID[m.id] {
-		for _, before := range admission.Webhooks(old.Object()) {
-			for _, namespace := range s.previous.byKind[kinds.Namespace] {
-				name := namespace.id.Name
-				if before.Name == w.Name &&
-					before.Namespaces.Matches(admission.NamespaceLabels(name, namespace.Object().GetLabels())) &&
-					(!before.Namespaces.Matches(others) || printable.Nearest(named, []string{name}, 3) != "") {
-					return namespace
-				}
+	for _, before := range admission.Webhooks(old.Object()) {
+		for _, namespace := range s.previous.byKind[kinds.Namespace] {
+			if before.Name == w.Name && selects(before, namespace) && !before.Namespaces.Matches(others) {
+				return namespace
 			}
 		}
 	}
