@@ -233,7 +233,8 @@ func checkContested(s *subject, r *reporter) {
 		autoscalers[target] = m
 	})
 	each(s, kinds.PodDisruptionBudget, func(m *manifest, budget *policyv1.PodDisruptionBudget) {
-		selected := s.podsWith(selectorOf(m.get("spec", "selector")), m, s.index)
+		_, _, areAll := s.selected(m)
+		selected := s.podsWith(selectorOf(m.get("spec", "selector")), m, s.index) // {} selects all
 		for _, pods := range selected {
 			if other := budgets[pods.by.id]; other != nil && other.id != m.id && s.shareCluster(other, m) {
 				r.field(m, []string{"spec", "selector"}, "%s selects the pods of %s, too, and the API server evicts "+
@@ -241,7 +242,7 @@ func checkContested(s *subject, r *reporter) {
 			}
 			budgets[pods.by.id] = m
 		}
-		if len(selected) != 1 || budget.Spec.MinAvailable == nil || autoscalers[selected[0].by.id] == nil {
+		if !areAll || len(selected) != 1 || budget.Spec.MinAvailable == nil || autoscalers[selected[0].by.id] == nil {
 			return
 		}
 		autoscaler := autoscalers[selected[0].by.id]
