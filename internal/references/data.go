@@ -16,45 +16,34 @@ const DataLossAnnotation = "runlevel.dev/loses-data"
 // maxClaimPods limits the pods of a StatefulSet whose claims are named.
 const maxClaimPods = 100
 
-// Data are the objects of a release or a cluster that may hold data.
-type Data struct {
-	claims map[string][]kinds.ID           // by namespace
-	ofKind map[schema.GroupKind][]kinds.ID // custom resources, and other objects
-}
+// Data are the objects of a release that may hold data, by kind: claims, custom resources, and others. The claims
+// include those that StatefulSets make.
+type Data map[schema.GroupKind][]kinds.ID
 
 // DataOf returns the objects of manifests.
 func DataOf[M Referrer](manifests []M) Data {
-	d := Data{claims: map[string][]kinds.ID{}, ofKind: map[schema.GroupKind][]kinds.ID{}}
+	d := Data{}
 	for _, m := range manifests {
-		if !m.IsTombstone() {
-			d.Add(m.Object())
+		switch {
+		case m.IsTombstone():
+		case m.ID().GroupKind() == kinds.StatefulSet:
+			d.Add(ClaimsOf(m.Object())...)
+		default:
+			d.Add(m.ID())
 		}
 	}
 	return d
 }
 
-// Add adds an object: one that holds data, or a StatefulSet, which has claims.
-func (d Data) Add(object *unstructured.Unstructured) {
-	if object.GroupVersionKind().GroupKind() != kinds.StatefulSet {
-		d.AddID(kinds.IDOf(object))
-		return
-	}
-	for _, claim := range ClaimsOf(object) {
-		d.AddID(claim)
-	}
-}
-
-// AddID adds an object by its ID.
-func (d Data) AddID(id kinds.ID) {
-	if kind := id.GroupKind(); kind == kinds.PersistentVolumeClaim {
-		d.claims[id.Namespace] = append(d.claims[id.Namespace], id)
-	} else {
-		d.ofKind[kind] = append(d.ofKind[kind], id)
+// Add adds objects.
+func (d Data) Add(ids ...kinds.ID) {
+	for _, id := range ids {
+		d[id.GroupKind()] = append(d[id.GroupKind()], id)
 	}
 }
 
 // HasClaim reports whether the data have a claim.
-func (d Data) HasClaim(id kinds.ID) bool { return slices.Contains(d.claims[id.Namespace], id) }
+func (d Data) HasClaim(id kinds.ID) bool { return slices.Contains(d[kinds.PersistentVolumeClaim], id) }
 
 // ClaimsOf returns the claims of the pods of a StatefulSet, those of its first pods if it has many.
 func ClaimsOf(statefulSet *unstructured.Unstructured) (claims []kinds.ID) {
@@ -80,23 +69,23 @@ func ClaimsOf(statefulSet *unstructured.Unstructured) (claims []kinds.ID) {
 // is nil if the object is deleted, or recreated; then the field is nil unless it is one of the object before. A volume
 // and a claim are returned themselves. So is a definition, before its known objects: users may have made others.
 func (d Data) LostWith(before, after *unstructured.Unstructured) (lost []kinds.ID, field []string) {
-	kind := before.GroupVersionKind().GroupKind()
-	id := kinds.NewID(kind, before.GetNamespace(), before.GetName())
-	isDeleted := after == nil
-	switch {
+	id := kinds.IDOf(before)
+	switch kind := id.GroupKind(); {
 	case kind == kinds.StatefulSet:
 		return lostClaims(before, after)
-	case !isDeleted:
-		return nil, nil
+	case after != nil:
 	case kind == kinds.Namespace:
-		return d.claims[id.Name], nil
+		for _, claim := range d[kinds.PersistentVolumeClaim] {
+			if claim.Namespace == id.Name {
+				lost = append(lost, claim)
+			}
+		}
 	case kind == kinds.CustomResourceDefinition:
-		return append([]kinds.ID{id}, d.ofKind[kinds.DefinedBy(before)]...), nil
+		lost = append([]kinds.ID{id}, d[kinds.DefinedBy(before)]...)
 	case kind == kinds.PersistentVolumeClaim || kind == kinds.PersistentVolume:
-		return []kinds.ID{id}, nil
-	default:
-		return nil, nil
+		lost = []kinds.ID{id}
 	}
+	return lost, nil
 }
 
 // lostClaims returns the claims that Kubernetes deletes when a StatefulSet is deleted, or has fewer pods.

@@ -63,14 +63,14 @@ func (f *Facts) readData(ctx context.Context, c *cluster.Cluster, places []place
 // dataIn returns the objects with data in an object: the bound claims of a Namespace, and the custom resources of a
 // definition that are not of the release.
 func (f *Facts) dataIn(ctx context.Context, c *cluster.Cluster, live *unstructured.Unstructured) references.Data {
-	data := references.DataOf[*payload.Manifest](nil)
+	data := references.Data{}
 	switch live.GroupVersionKind().GroupKind() {
 	case kinds.Namespace:
 		claims, err := c.Client.CoreV1().PersistentVolumeClaims(live.GetName()).List(ctx,
 			metav1.ListOptions{Limit: maxDataClaims})
 		for i := 0; err == nil && i < len(claims.Items); i++ {
 			if claims.Items[i].Status.Phase == corev1.ClaimBound {
-				data.AddID(kinds.NewID(kinds.PersistentVolumeClaim, live.GetName(), claims.Items[i].Name))
+				data.Add(kinds.NewID(kinds.PersistentVolumeClaim, live.GetName(), claims.Items[i].Name))
 			}
 		}
 	case kinds.CustomResourceDefinition:
@@ -80,7 +80,7 @@ func (f *Facts) dataIn(ctx context.Context, c *cluster.Cluster, live *unstructur
 				Limit: maxDataObjects, LabelSelector: objectmeta.ReleaseLabel + "!=" + f.Record.Release,
 			})
 			for i := 0; err == nil && i < len(list.Items); i++ {
-				data.AddID(resource.IDOf(&list.Items[i]))
+				data.Add(resource.IDOf(&list.Items[i]))
 			}
 		}
 	}

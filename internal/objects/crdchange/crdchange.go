@@ -42,6 +42,8 @@ type Storage struct {
 type Field struct {
 	Version string `json:"version"`
 	Path    string `json:"path"` // spec.list[*].key, or spec.mapping.*.key
+	// IsDeprecated is set for removed fields whose description said so.
+	IsDeprecated bool `json:"-"`
 }
 
 // isStored reports whether objects were stored in a version.
@@ -142,13 +144,17 @@ func (w *schemaWalk) compare(path string, before, after map[string]any) {
 	newProperties, _ := after["properties"].(map[string]any)
 	loses := w.prunes && !keepsAll(after)
 	if loses && keepsAll(before) {
-		w.change.RemovedFields = append(w.change.RemovedFields, Field{w.version, path + ".*"})
+		w.change.RemovedFields = append(w.change.RemovedFields, Field{Version: w.version, Path: path + ".*"})
 	}
 	for _, name := range slices.Sorted(maps.Keys(oldProperties)) {
 		old, _ := oldProperties[name].(map[string]any)
 		next, stays := newProperties[name].(map[string]any)
 		if !stays && loses && !isImplicit(path, name, after) {
-			w.change.RemovedFields = append(w.change.RemovedFields, Field{w.version, join(path, name)})
+			description, _ := old["description"].(string)
+			w.change.RemovedFields = append(w.change.RemovedFields, Field{
+				Version: w.version, Path: join(path, name),
+				IsDeprecated: strings.Contains(strings.ToLower(description), "deprecated"),
+			})
 		}
 		w.compare(join(path, name), old, next)
 	}
@@ -179,7 +185,8 @@ func (w *schemaWalk) compareRequired(path string, before, after map[string]any) 
 		name, isText := required.(string)
 		property, _ := properties[name].(map[string]any)
 		if isText && !known[name] && property["default"] == nil && !isImplicit(path, name, after) {
-			w.change.RequiredFields = append(w.change.RequiredFields, Field{w.version, join(path, name)})
+			field := Field{Version: w.version, Path: join(path, name)}
+			w.change.RequiredFields = append(w.change.RequiredFields, field)
 		}
 	}
 }
@@ -211,7 +218,7 @@ func (w *schemaWalk) compareValues(path string, before, after map[string]any) {
 	}
 	narrow := func(format string, args ...any) {
 		w.change.NarrowedFields = append(w.change.NarrowedFields,
-			Narrowing{Field{w.version, path}, fmt.Sprintf(format, args...)})
+			Narrowing{Field{Version: w.version, Path: path}, fmt.Sprintf(format, args...)})
 	}
 	oldType, newType := typeOf(before), typeOf(after)
 	if oldType != "" && newType != "" && oldType != newType && !slices.Contains(wider[oldType], newType) {

@@ -1,12 +1,10 @@
 package lint
 
 import (
-	"crypto"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/client-go/util/keyutil"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
@@ -48,39 +45,18 @@ func (m *manifest) whyBad(old *manifest) (key, why string) {
 		return corev1.TLSCertKey, "has no certificate, but another block of PEM: write the file with the certificate"
 	case len(chain) == 0:
 		return "", ""
-	case !m.isPair() && len(chain) > 1 && chain[1].CheckSignatureFrom(chain[0]) == nil:
-		return corev1.TLSCertKey, "begins with the certificate of an issuer, to which tls.key does not belong: put " +
-			"the certificate of the server first"
 	case !m.isPair():
-		return corev1.TLSPrivateKeyKey, "is not the key of the certificate in tls.crt, so no server can use them: " +
-			"replace both at once"
+		return corev1.TLSPrivateKeyKey, "is not the key of the first certificate in tls.crt, so no server can use " +
+			"them: replace both at once, and put the certificate of the server first"
 	case now.After(chain[0].NotAfter):
 		return corev1.TLSCertKey, "expired on " + chain[0].NotAfter.Format(time.DateOnly) +
 			", so clients refuse it: renew it"
 	case now.Before(chain[0].NotBefore):
 		return corev1.TLSCertKey, "is not valid before " + chain[0].NotBefore.Format(time.DateOnly) +
 			", so clients refuse it: issue it anew"
-	case old == nil || len(chain) > 1:
+	default:
 		return "", ""
 	}
-	if before := old.certificates(); len(before) > 1 && chain[0].CheckSignatureFrom(before[1]) == nil &&
-		before[1].CheckSignatureFrom(before[1]) != nil { // clients have the root
-		return corev1.TLSCertKey, "no longer has the certificate of its issuer, as in the previous payload, so " +
-			"clients do not trust it: append it"
-	}
-	return "", ""
-}
-
-// minValidity is the time for which a certificate of a new payload must be valid: updates take some days.
-const minValidity = 7 * 24 * time.Hour
-
-// whyShort returns the reason why a changed certificate of a Secret is soon of no use; "" if it is of use for longer.
-func (m *manifest) whyShort() string {
-	chain := m.certificates()
-	if len(chain) == 0 || time.Now().After(chain[0].NotAfter) || time.Until(chain[0].NotAfter) > minValidity {
-		return ""
-	}
-	return "ends on " + chain[0].NotAfter.Format(time.DateOnly) + ", and then clients refuse it: issue it for longer"
 }
 
 // beginPEM begins each block of PEM.
@@ -212,7 +188,6 @@ func (s *subject) checkBundle(m *manifest, field []string, id kinds.ID, r *repor
 	if strings.TrimSpace(string(bundle)) == "" || s.isInjected(m) {
 		return
 	}
-	const effect = "so the API server can't call "
 	authorities, trusted, old := x509.NewCertPool(), parseCertificates(string(bundle)), s.previousOf(m)
 	for _, authority := range trusted {
 		authorities.AddCert(authority)
@@ -220,19 +195,14 @@ func (s *subject) checkBundle(m *manifest, field []string, id kinds.ID, r *repor
 	switch {
 	case len(trusted) == 0 && old != nil && fieldAt(old.Object().Object, field) == encoded: // others replace it
 	case len(trusted) == 0:
-		r.field(m, field, "caBundle has no certificate in PEM, "+effect+"%s", id)
+		r.field(m, field, "caBundle has no certificate in PEM, so the API server can't call %s", id)
 	case !slices.ContainsFunc(trusted, func(c *x509.Certificate) bool { return time.Now().Before(c.NotAfter) }):
-		r.field(m, field, "caBundle expired on %s, "+effect+"%s: renew it",
+		r.field(m, field, "caBundle expired on %s, so the API server can't call %s: renew it",
 			trusted[0].NotAfter.Format(time.DateOnly), id)
 	default:
 		if secret, why := s.whyUntrusted(id, m, authorities); why != "" {
-			if strings.Contains(why, " is valid for ") {
-				r.field(m, field, "tls.crt of %s (%s:%d) has another name, "+effect+"%s (%s): issue it for that host",
-					secret.id, secret.Path, secret.Line, id, why)
-				return
-			}
-			r.field(m, field, "caBundle does not make tls.crt of %s (%s:%d) trusted, "+effect+
-				"%s (%s): change both together", secret.id, secret.Path, secret.Line, id, why)
+			r.field(m, field, "with this caBundle, the API server does not trust tls.crt of %s (%s:%d), so it can't "+
+				"call %s (%s): change both together", secret.id, secret.Path, secret.Line, id, why)
 		}
 	}
 }
@@ -260,69 +230,37 @@ func (s *subject) whyUntrusted(id kinds.ID, by *manifest, authorities *x509.Cert
 	return last, why
 }
 
-// A credential is a value in PEM of a ConfigMap or a Secret.
-type credential struct {
-	by        *manifest
-	key, text string
-}
-
-// credentials returns the values in PEM of a payload, without those that clusters have made.
-func (ix *index) credentials() (found []credential) {
+// authorityOf returns the ConfigMap or Secret of a payload with an authority of a certificate, and its key; nil if there
+// is none.
+func (ix *index) authorityOf(secret *manifest) (by *manifest, key string) {
 	for _, m := range slices.Concat(ix.byKind[kinds.ConfigMap], ix.byKind[kinds.Secret]) {
 		for _, key := range m.keys() {
 			text, _ := m.value(key)
-			if strings.Contains(text, beginPEM) && !m.isTombstone && !m.IsCreateOnly() {
-				found = append(found, credential{m, key, text})
+			pool, isOther := x509.NewCertPool(), m != secret || key != corev1.TLSCertKey
+			if isOther && !m.isTombstone && !m.IsCreateOnly() && pool.AppendCertsFromPEM([]byte(text)) &&
+				whyRefused(secret, "", pool) == "" {
+				return m, key
 			}
 		}
 	}
-	return found
+	return nil, ""
 }
 
-// isVerifiedBy reports whether another value has the authority of a certificate, or the public key of a private key.
-func (c credential) isVerifiedBy(other credential) bool {
-	isSecret, pool := c.by.groupKind() == kinds.Secret, x509.NewCertPool()
-	switch {
-	case !isSecret || c.by == other.by && c.key == other.key:
-		return false
-	case c.key == corev1.TLSCertKey:
-		return len(c.by.certificates()) > 0 && pool.AppendCertsFromPEM([]byte(other.text)) &&
-			whyRefused(c.by, "", pool) == ""
-	}
-	key, _ := keyutil.ParsePrivateKeyPEM([]byte(c.text))
-	signer, isKey := key.(interface{ Public() crypto.PublicKey })
-	if !isKey || !strings.Contains(other.text, "PUBLIC KEY-----") {
-		return false
-	}
-	public, _ := keyutil.ParsePublicKeysPEM([]byte(other.text))
-	return slices.ContainsFunc(public, func(k any) bool { return reflect.DeepEqual(k, signer.Public()) })
-}
-
-// checkParted looks for a certificate and its authority, or a private key and its public key, of which one has changed
-// without the other.
+// checkParted looks for a certificate and its authority of which one has changed without the other.
 func checkParted(s *subject, r *reporter) {
-	had, has := s.previous.credentials(), s.credentials()
-	find := func(c credential) int {
-		return slices.IndexFunc(has, func(d credential) bool {
-			return c.by.id == d.by.id && c.key == d.key && s.shareCluster(c.by, d.by)
-		})
-	}
-	for _, old := range had {
-		with := slices.IndexFunc(had, old.isVerifiedBy)
-		if with < 0 {
+	for _, m := range s.byKind[kinds.Secret] {
+		old := s.previousOf(m)
+		if old == nil || m.isTombstone || m.IsCreateOnly() || len(m.certificates()) == 0 || len(old.certificates()) == 0 {
 			continue
 		}
-		i, j := find(old), find(had[with])
-		if i < 0 || j < 0 || slices.ContainsFunc(has, has[i].isVerifiedBy) ||
-			(has[i].text != old.text) == (has[j].text != had[with].text) {
+		before, key := s.previous.authorityOf(old)
+		if now, _ := s.authorityOf(m); before == nil || now != nil {
 			continue
 		}
-		changed, kept := has[i], has[j]
-		if changed.text == old.text {
-			changed, kept = kept, changed
+		if authority := s.present(before.id, m); authority != nil && authority.hasKey(key) {
+			r.field(m, []string{m.dataField(corev1.TLSCertKey), corev1.TLSCertKey}, "tls.crt no longer fits %s of %s "+
+				"(%s), as it did in the previous payload, so programs that trust that refuse it: change both together",
+				key, authority.id, authority.place())
 		}
-		r.field(changed.by, []string{changed.by.dataField(changed.key), changed.key}, "%s no longer fits %s of %s "+
-			"(%s), as it did in the previous payload, so programs with the one refuse the other: change both together",
-			changed.key, kept.key, kept.by.id, kept.by.place())
 	}
 }

@@ -33,9 +33,8 @@ type containerVariable struct {
 	key      string
 	literal  string // the value if there is no source, or a text that stands for it
 	isSecret bool
-	isWhole  bool      // whether the container gets all values of the source
-	index    int       // index in env; -1 if it is from envFrom
-	hides    *manifest // a Secret whose value of the name the source hides
+	isWhole  bool // whether the container gets all values of the source
+	index    int  // index in env; -1 if it is from envFrom
 }
 
 // value returns the value of a variable, or a text that stands for it.
@@ -119,11 +118,7 @@ func (c *container) addVariables(find func(schema.GroupKind, string) *manifest) 
 			continue
 		}
 		for _, key := range source.keys() {
-			v := containerVariable{source: source, key: key, isWhole: true, index: -1}
-			if hidden := c.variables[from.Prefix+key].source; hidden != nil && hidden.groupKind() == kinds.Secret {
-				v.hides = hidden
-			}
-			c.variables[from.Prefix+key] = v
+			c.variables[from.Prefix+key] = containerVariable{source: source, key: key, isWhole: true, index: -1}
 		}
 	}
 	for i, env := range c.Env {

@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/runlevel/runlevel/internal/objects/crdchange"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -68,12 +68,12 @@ func checkDataDeleted(s *subject, r *reporter) {
 		}
 	}
 	s.pairs(func(old, m *manifest) {
-		switch isRecreated := m.IsRecreated() && len(refused(old, m)) > 0; {
-		case m.groupKind() != kinds.StatefulSet || m.IsCreateOnly():
-		case isRecreated:
-			report(old, m, nil)
-		default:
-			report(old, m, m.Object())
+		after := m.Object()
+		if m.IsRecreated() && len(refused(old, m)) > 0 {
+			after = nil
+		}
+		if m.groupKind() == kinds.StatefulSet && !m.IsCreateOnly() {
+			report(old, m, after)
 		}
 	})
 }
@@ -88,16 +88,14 @@ func (s *subject) deletedBy(t *manifest) *manifest {
 	return before[i]
 }
 
-// protections are the fields that keep data when an object is deleted or scaled, with their defaults.
-var protections = map[schema.GroupKind]map[string]string{
-	kinds.PersistentVolume: {"spec.persistentVolumeReclaimPolicy": "Retain"},
-	kinds.StorageClass:     {"reclaimPolicy": "Delete"},
+// protections are the fields that keep data when an object is deleted or scaled, with the value Retain.
+var protections = map[schema.GroupKind][]string{
+	kinds.PersistentVolume: {"spec.persistentVolumeReclaimPolicy"},
 	kinds.StatefulSet: {
-		"spec.persistentVolumeClaimRetentionPolicy.whenDeleted": "Retain",
-		"spec.persistentVolumeClaimRetentionPolicy.whenScaled":  "Retain",
+		"spec.persistentVolumeClaimRetentionPolicy.whenDeleted", "spec.persistentVolumeClaimRetentionPolicy.whenScaled",
 	},
-	{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshotClass"}:   {"deletionPolicy": ""},
-	{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshotContent"}: {"spec.deletionPolicy": ""},
+	{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshotClass"}:   {"deletionPolicy"},
+	{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshotContent"}: {"spec.deletionPolicy"},
 }
 
 // backupName matches the names of CronJobs that make backups.
@@ -110,11 +108,9 @@ func (m *manifest) isBackup() bool {
 // checkDataUnprotected looks for changes after which data is not kept, or not backed up.
 func checkDataUnprotected(s *subject, r *reporter) {
 	s.pairs(func(old, m *manifest) {
-		for field, fallback := range protections[m.groupKind()] {
+		for _, field := range protections[m.groupKind()] {
 			path := strings.Split(field, ".")
-			isFixed := m.groupKind() == kinds.StorageClass && !m.IsRecreated() // the API server refuses the change
-			had, has := cmp.Or(old.text(path...), fallback), cmp.Or(m.text(path...), fallback)
-			if had == "Retain" && has == "Delete" && !isFixed {
+			if m.text(path...) == "Delete" && old.text(path...) != "Delete" {
 				r.field(m, path, "%s was Retain in %s: from now on data is deleted with its object: keep Retain", field,
 					old.place())
 			}
@@ -147,32 +143,26 @@ func checkFieldsLost(s *subject, r *reporter) {
 		if m.groupKind() != kinds.CustomResourceDefinition || m.IsCreateOnly() {
 			return
 		}
-		reportLessAllowed(old, m, r)
-		var lost []crdchange.Field
-		why := "the schema no longer has them"
-		if change := crdchange.Compare(old.Object().Object, m.Object().Object); change != nil {
-			lost = change.RemovedFields
-		}
-		stored, wasStored := m.storedVersion(), old.storedVersion()
-		isConverted := old.text(strategy...) == "Webhook"
-		for _, name := range m.servedVersions() {
-			isNew := name == wasStored && name != stored || isConverted
-			if isNew && m.text(strategy...) != "Webhook" {
-				if between := crdchange.Compare(onlyVersion(m, name), onlyVersion(m, stored)); between != nil {
-					lost = append(lost, between.RemovedFields...)
-					why = "they are stored as " + stored + ", and nothing converts them any more"
-				}
+		change := changeOf(old.Object().Object, m.Object().Object)
+		reportLessAllowed(old, m, change, r)
+		lost, why := change.RemovedFields, "the schema no longer has them"
+		if isConverted := m.text(strategy...) == "Webhook"; change.Storage != nil && !isConverted {
+			stored := changeOf(onlyVersion(m, change.Storage.Old), onlyVersion(m, change.Storage.New)).RemovedFields
+			if lost = append(lost, stored...); len(stored) > 0 {
+				why = "they are stored as " + change.Storage.New + ", and nothing converts them"
 			}
+		} else if served := m.servedVersions(); !isConverted && old.text(strategy...) == "Webhook" && len(served) > 1 {
+			r.field(m, strategy[:2], "a webhook converts objects between %s in %s, and nothing does any more, so "+
+				"programs do not find the fields of their version: keep it", strings.Join(served, ", "), old.place())
 		}
-		var names, minor []string
+		names, minor := sets.New[string](), sets.New[string]()
 		for _, field := range lost {
 			switch {
-			case slices.Contains(names, field.Path) || slices.Contains(minor, field.Path): // of another version
 			case strings.HasPrefix(field.Path, "status"): // controllers write it again
-			case isDeep(field) || strings.Contains(strings.ToLower(old.describedAs(field)), "deprecated"):
-				minor = append(minor, field.Path)
+			case isDeep(field) || field.IsDeprecated:
+				minor.Insert(field.Path)
 			default:
-				names = append(names, field.Path)
+				names.Insert(field.Path)
 			}
 		}
 		report := r.field
@@ -180,11 +170,21 @@ func checkFieldsLost(s *subject, r *reporter) {
 			names, report = minor, r.note
 		}
 		if len(names) > 0 {
-			report(m, []string{"spec", "versions"}, "objects lose %s when they are next written, as %s (it was in "+
-				"%s): keep it in the schema, or convert the objects first", printable.Few(names, 5), why,
-				old.place())
+			report(m, versions, "objects lose %s when they are next written, as %s (it was in %s): keep it in the "+
+				"schema, or convert the objects first", printable.Few(sets.List(names), 5), why, old.place())
 		}
 	})
+}
+
+// versions is the field of a definition with its versions.
+var versions = []string{"spec", "versions"}
+
+// changeOf compares two definitions.
+func changeOf(old, next map[string]any) crdchange.Change {
+	if change := crdchange.Compare(old, next); change != nil {
+		return *change
+	}
+	return crdchange.Change{}
 }
 
 // isDeep reports whether a field is of an embedded type of Kubernetes, most often.
@@ -192,69 +192,39 @@ func isDeep(field crdchange.Field) bool { return strings.Count(field.Path, ".") 
 
 // reportLessAllowed reports fields that existing objects may lack or have with another value, and requests that a
 // definition no longer allows.
-func reportLessAllowed(old, m *manifest, r *reporter) {
-	var why []string
+func reportLessAllowed(old, m *manifest, change crdchange.Change, r *reporter) {
+	why := sets.New[string]()
 	add := func(field crdchange.Field, how string) {
-		text := field.Path + " is " + how
-		if !isDeep(field) && strings.HasPrefix(field.Path, "spec.") && !slices.Contains(why, text) {
-			why = append(why, text)
+		if !isDeep(field) && strings.HasPrefix(field.Path, "spec.") {
+			why.Insert(field.Path + " is " + how)
 		}
 	}
-	if change := crdchange.Compare(old.Object().Object, m.Object().Object); change != nil {
-		for _, field := range change.RequiredFields {
-			add(field, "required now")
-		}
-		for _, field := range change.NarrowedFields {
-			if !strings.HasPrefix(field.How, "one of a list") { // the program has allowed no others, most often
-				add(field.Field, field.How)
-			}
+	for _, field := range change.RequiredFields {
+		add(field, "required now")
+	}
+	for _, field := range change.NarrowedFields {
+		if !strings.HasPrefix(field.How, "one of a list") { // the program has allowed no others, most often
+			add(field.Field, field.How)
 		}
 	}
 	if len(why) > 0 {
-		r.field(m, []string{"spec", "versions"}, "%s, and the objects in clusters may be as %s allows, so the API "+
-			"server refuses their next change: allow both, or add a version with a conversion",
-			printable.Few(why, 3), old.place())
+		r.field(m, versions, "%s, and the objects in clusters may be as %s allows, so the API server refuses their "+
+			"next change: allow both, or add a version with a conversion", printable.Few(sets.List(why), 3),
+			old.place())
 	}
 	for _, name := range m.servedVersions() {
 		for _, part := range []string{"status", "scale"} {
-			if path := []string{"subresources", part}; fieldAt(old.versions()[name], path) != nil &&
-				fieldAt(m.versions()[name], path) == nil {
-				r.field(m, []string{"spec", "versions"}, "%s no longer has the subresource %s of %s, and requests to "+
-					"it fail: keep it while a program uses it", name, part, old.place())
+			path := []string{"subresources", part}
+			if fieldAt(old.versions()[name], path) != nil && fieldAt(m.versions()[name], path) == nil {
+				r.field(m, versions, "%s no longer has the subresource %s of %s, and requests to it fail: keep it "+
+					"while a program uses it", name, part, old.place())
 			}
 		}
 	}
-}
-
-// describedAs returns the description of a field of a definition.
-func (m *manifest) describedAs(field crdchange.Field) string {
-	schema := fieldAt(m.versions()[field.Version], []string{"schema", "openAPIV3Schema"})
-	for _, key := range strings.Split(strings.ReplaceAll(field.Path, "[*]", ".[*]"), ".") {
-		switch key {
-		case "[*]":
-			schema = fieldAt(schema, []string{"items"})
-		case "*":
-			schema = fieldAt(schema, []string{"additionalProperties"})
-		default:
-			schema = fieldAt(schema, []string{"properties", key})
-		}
-	}
-	text, _ := fieldAt(schema, []string{"description"}).(string)
-	return text
 }
 
 // strategy is the field of a definition that chooses the conversion between its versions.
 var strategy = []string{"spec", "conversion", "strategy"}
-
-// storedVersion returns the name of the version in which a definition stores objects.
-func (m *manifest) storedVersion() string {
-	for name, version := range m.versions() {
-		if version["storage"] == true {
-			return name
-		}
-	}
-	return ""
-}
 
 // onlyVersion returns a definition with the schema of one version.
 func onlyVersion(m *manifest, name string) map[string]any {
@@ -266,46 +236,29 @@ func onlyVersion(m *manifest, name string) map[string]any {
 // checkClaimShared looks for claims of one node that get another writer.
 func checkClaimShared(s *subject, r *reporter) {
 	each(s, kinds.PersistentVolumeClaim, func(m *manifest, claim *corev1.PersistentVolumeClaim) {
+		before, now := s.previous.writersOf(m), s.writersOf(m)
 		isOfOneNode := slices.Equal(claim.Spec.AccessModes, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce})
-		if !isOfOneNode || len(s.usesOf(m)) == 0 {
+		if !isOfOneNode || len(before) == 0 || len(now) < 2 {
 			return
 		}
-		before, now := s.previous.writersOf(m), s.writersOf(m)
-		for id, writer := range now {
-			old, wasWriter := before[id]
-			isKnown := writer.count < 2 || writer.by.groupKind() == kinds.Deployment // see volume-in-use
-			if len(before) == 0 || old.count > 1 || wasWriter && isKnown || !wasWriter && len(now) < 2 ||
-				writer.isBound || !s.shareCluster(m, writer.by) {
-				continue
+		for _, pods := range now {
+			isNew := !slices.ContainsFunc(before, func(old podSet) bool { return old.by.id == pods.by.id })
+			isOne := s.previousOf(pods.by) == nil || pods.by.number(1, "spec", "replicas") < 2 // else volume-in-use
+			if isNew && isOne && s.shareCluster(m, pods.by) {
+				pods.field(r, "volumes", "another pod of the payload has %s (%s), which is ReadWriteOnce: on another "+
+					"node the pod waits for the volume, and on the same node both write the same files: use a "+
+					"ReadWriteMany claim, or one writer", m.id, m.place())
 			}
-			r.field(writer.by, writer.field, "another pod of the payload has %s (%s), which is ReadWriteOnce: on "+
-				"another node the pod waits for the volume, and on the same node both write the same files: use a "+
-				"ReadWriteMany claim, or one writer", m.id, m.place())
 		}
 	})
 }
 
-// A writer is a workload that writes to a claim.
-type writer struct {
-	by      *manifest
-	field   []string
-	count   int64 // pods
-	isBound bool  // its pods choose the node by other pods
-}
-
-// writersOf returns the workloads that write to a claim all the time.
-func (ix *index) writersOf(claim *manifest) map[kinds.ID]writer {
-	found := map[kinds.ID]writer{}
+// writersOf returns the pods that write to a claim all the time, without those that choose the node by other pods.
+func (ix *index) writersOf(claim *manifest) (found []podSet) {
 	for _, pods := range ix.pods()[claim.id.Namespace] {
-		if !slices.Contains(rolledOut, pods.by.kind.Kind) {
-			continue
-		}
-		for _, p := range pods.places() {
-			if p.data == claim.id.String() && !p.isRead {
-				affinity := pods.typed().Affinity
-				found[pods.by.id] = writer{pods.by, p.field, pods.by.number(1, "spec", "replicas"),
-					affinity != nil && affinity.PodAffinity != nil}
-			}
+		isWriter := slices.ContainsFunc(pods.places(), func(p place) bool { return p.claim == claim.id && !p.isRead })
+		if isWriter && pods.restarts() && pods.typed().Affinity == nil {
+			found = append(found, pods)
 		}
 	}
 	return found

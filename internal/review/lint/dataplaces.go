@@ -69,8 +69,11 @@ func (p podSet) placeOf(spec *corev1.PodSpec, volume string) place {
 				first, _ := p.by.get("spec", "ordinals", "start").(int64)
 				claim := kinds.NewID(kinds.PersistentVolumeClaim, namespace,
 					fmt.Sprintf("%s-%s-%d", volume, p.by.id.Name, first))
-				return place{data: claim.String(), claim: claim,
-					field: []string{"spec", "volumeClaimTemplates", strconv.Itoa(i), "metadata", "name"}}
+				field := []string{"spec", "volumeClaimTemplates", strconv.Itoa(i)}
+				if first > 0 {
+					field = []string{"spec", "ordinals"}
+				}
+				return place{data: claim.String(), claim: claim, field: field}
 			}
 		}
 	}
@@ -101,27 +104,23 @@ func (p podSet) placeOf(spec *corev1.PodSpec, volume string) place {
 // of its workloads: with another name or namespace, or of another kind, and the same labels. Those that are as before
 // with all that they refer to are left out.
 func (s *subject) successors(report func(old, now podSet)) {
-	byID, byLabels := map[kinds.ID]podSet{}, map[string]podSet{}
+	before := map[string]podSet{} // by ID, and those of removed workloads by labels
 	for _, sets := range s.previous.pods() {
 		for _, old := range sets {
-			byID[old.by.id] = old
-			isLeft := slices.ContainsFunc(s.byID[old.by.id], func(m *manifest) bool { return !m.isTombstone })
-			if !isLeft && len(old.labels) > 0 {
-				byLabels[old.labels.String()] = old
+			before[old.by.id.String()] = old
+			if s.present(old.by.id, old.by) == nil && len(old.labels) > 0 {
+				before[old.labels.String()] = old
 			}
 		}
 	}
+	lasts := func(p podSet) bool { return p.typed() != nil && (p.restarts() || p.by.groupKind() == kinds.CronJob) }
 	for _, sets := range s.pods() {
 		for _, now := range sets {
-			old, isKnown := byID[now.by.id]
+			old, isKnown := before[now.by.id.String()]
 			if !isKnown {
-				old, isKnown = byLabels[now.labels.String()]
+				old, isKnown = before[now.labels.String()]
 			}
-			areRolledOut := isKnown && slices.Contains(rolledOut, now.by.kind.Kind) &&
-				slices.Contains(rolledOut, old.by.kind.Kind) ||
-				isKnown && now.by.groupKind() == kinds.CronJob && now.by.id == old.by.id
-			if areRolledOut && !s.isAsBefore(now.by, old.by) && s.shareCluster(old.by, now.by) &&
-				old.typed() != nil && now.typed() != nil {
+			if isKnown && lasts(old) && lasts(now) && !s.isAsBefore(now.by, old.by) && s.shareCluster(old.by, now.by) {
 				report(old, now)
 			}
 		}
@@ -154,8 +153,8 @@ func checkDataLeftBehind(s *subject, r *reporter) {
 				field, data = s.unmounted(old, now, earlier, index), "no volume"
 			case has[i].isEmpty:
 				field, data = has[i].field, "a directory that goes with the pod"
-			case s.isNewData(now, earlier, has[i]):
-				field, data = movedBy(old.by, now.by, has[i].field), "a new "+has[i].data
+			case s.isNewData(earlier, has[i]):
+				field, data = has[i].field, "a new "+has[i].data
 			case has[i].data == earlier.data && has[i].isRead:
 				now.reportReadOnly(r, old, earlier, has[i])
 			case has[i].data == earlier.data && has[i].sub != earlier.sub:
@@ -171,52 +170,32 @@ func checkDataLeftBehind(s *subject, r *reporter) {
 	})
 }
 
-// reportReadOnly reports data of a program of the same image that no container of the pods may write any more. Other
-// directories may be filled by others.
+// reportReadOnly reports data that a program of the same image may no longer write. Other directories may be filled by
+// others.
 func (p podSet) reportReadOnly(r *reporter, old podSet, earlier, present place) {
-	isWritten := slices.ContainsFunc(p.places(), func(q place) bool { return q.data == earlier.data && !q.isRead })
 	before, after := old.typed().Containers[earlier.container], p.typed().Containers[present.container]
 	isOwn := p.by.groupKind() == kinds.StatefulSet || dataSetting.MatchString(earlier.path)
-	if !isWritten && before.Image == after.Image && isOwn {
+	if before.Image == after.Image && isOwn {
 		r.field(p.by, present.mount, "the container %s may no longer write to %s, where it has %s, and its image is "+
 			"the same: drop readOnly", after.Name, earlier.path, earlier.describe())
 	}
 }
 
-// movedBy returns the field of a workload that gives its claims other names. The template is the field of its volume.
-func movedBy(old, now *manifest, template []string) []string {
-	switch {
-	case now.kind.Kind != "StatefulSet" || old.kind.Kind != "StatefulSet":
-		return template
-	case old.id.Namespace != now.id.Namespace:
-		return []string{"metadata", "namespace"}
-	case old.id.Name != now.id.Name:
-		return []string{"metadata", "name"}
-	case fieldAt(old.Object().Object, template) == fieldAt(now.Object().Object, template):
-		return []string{"spec", "ordinals"}
-	default:
-		return template
-	}
-}
-
 // isNewData reports whether a place has other data than before, which this payload makes.
-func (s *subject) isNewData(now podSet, earlier, present place) bool {
+func (s *subject) isNewData(earlier, present place) bool {
 	switch {
 	case present.data == earlier.data || present.isRead:
 		return false
 	case present.claim.Kind == "":
 		return present.data != "" && earlier.claim.Kind == ""
-	case slices.Contains(present.field, "volumeClaimTemplates"):
-		return slices.ContainsFunc(references.ClaimsOf(now.by.Object()), func(claim kinds.ID) bool {
-			return !s.data().HasClaim(claim)
-		})
 	}
 	made := s.byID[present.claim]
 	isFilled := slices.ContainsFunc(made, func(m *manifest) bool {
 		return m.get("spec", "dataSource") != nil || m.get("spec", "dataSourceRef") != nil ||
 			m.get("spec", "volumeName") != nil
 	})
-	return len(made) > 0 && !isFilled && !s.data().HasClaim(present.claim)
+	isMade := len(made) > 0 || !slices.Contains(present.field, "volumes") // else a StatefulSet makes it
+	return isMade && !isFilled && !s.data().HasClaim(present.claim)
 }
 
 // unmounted returns the field that leaves a directory without a volume, of an otherwise unchanged container; nil
@@ -251,32 +230,19 @@ func placeAt(places []place, container int, name string) (found place, rest stri
 // dataSetting matches the names of variables and arguments with the directory of a program's data.
 var dataSetting = regexp.MustCompile(`(?i)data|stor(e|age)|tsdb|queue|upload|back-?up|^-D$|^/var/lib/`)
 
-// A setting is a variable or an argument of a container.
-type setting struct {
-	value string
-	field []string
-}
-
-// dataSettings returns the settings of a container that name the directory of its data, by their names.
-func dataSettings(c corev1.Container, prefix []string) map[string]setting {
-	found := map[string]setting{}
-	add := func(name, value string, field ...string) {
-		if strings.HasPrefix(value, "/") && dataSetting.MatchString(name) {
-			found[name] = setting{path.Clean(value), slices.Concat(prefix, field)}
+// dataSettings returns the variables and arguments of a container that name the directory of its data.
+func dataSettings(c corev1.Container) map[string]string {
+	found, texts := map[string]string{}, slices.Concat(c.Command, c.Args)
+	for _, variable := range c.Env {
+		texts = append(texts, variable.Name+"="+variable.Value)
+	}
+	for i, text := range texts {
+		name, value, hasValue := strings.Cut(text, "=")
+		if !hasValue && i+1 < len(texts) {
+			value = texts[i+1]
 		}
-	}
-	for i, variable := range c.Env {
-		add(variable.Name, variable.Value, "env", strconv.Itoa(i), "value")
-	}
-	for key, list := range map[string][]string{"command": c.Command, "args": c.Args} {
-		for i, text := range list {
-			name, value, hasValue := strings.Cut(text, "=")
-			if !hasValue && i+1 < len(list) {
-				value = list[i+1]
-			}
-			if strings.HasPrefix(name, "-") {
-				add(name, value, key, strconv.Itoa(i))
-			}
+		if strings.HasPrefix(value, "/") && !strings.HasPrefix(name, "/") && dataSetting.MatchString(name) {
+			found[name] = path.Clean(value)
 		}
 	}
 	return found
@@ -289,18 +255,16 @@ func reportSettings(r *reporter, old, now podSet) {
 		if j < 0 {
 			continue
 		}
-		before := dataSettings(old.typed().Containers[j], nil)
-		prefix := append(slices.Clone(now.path), "containers", strconv.Itoa(i))
-		for name, setting := range dataSettings(container, prefix) {
-			source, inside, hadData := placeAt(old.places(), j, before[name].value)
-			target, rest, hasData := placeAt(now.places(), i, setting.value)
+		before := dataSettings(old.typed().Containers[j])
+		for name, value := range dataSettings(container) {
+			source, inside, hadData := placeAt(old.places(), j, before[name])
+			target, rest, hasData := placeAt(now.places(), i, value)
 			isFound := hasData && (rest == inside || target.data != source.data)
-			if before[name].value == "" || !hadData || isFound {
-				continue
+			if before[name] != "" && hadData && !isFound {
+				now.field(r, "containers|"+strconv.Itoa(i), "%s leads to %s, and the data are in %s of %s, to which it "+
+					"led in %s: take it back, or move the data first", name, value, cmp.Or(inside, "the root"),
+					source.data, old.by.place())
 			}
-			r.field(now.by, setting.field, "%s leads to %s, and the data are in %s of %s, to which it led in %s: take "+
-				"it back, or move the data first", name, setting.value, cmp.Or(inside, "the root"), source.data,
-				old.by.place())
 		}
 	}
 }

@@ -106,7 +106,7 @@ func checkChangedImage(old podSet, earlier image, now containerImage, r *reporte
 	case !old.hasClaims():
 		r.note(now.by, now.path, "%s is older than %s of %s: unless this is a rollback, name a later version", now.name,
 			earlier.tag, place)
-	case before.Major() == after.Major(): // data-unreadable reports others
+	default:
 		r.field(now.by, now.path, "%s is older than %s of %s: it may not read the data that the later version has "+
 			"written: name that or a later version", now.name, earlier.tag, place)
 	}

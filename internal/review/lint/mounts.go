@@ -1,8 +1,8 @@
 package lint
 
 import (
-	"cmp"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,75 +10,70 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// checkMissingFile looks for files from ConfigMaps and Secrets that a container no longer has, although its program is
-// the same or something in the container still names them.
+// checkMissingFile looks for files from ConfigMaps and Secrets that a container no longer has, although something in it
+// still names them, or its program is the same and the pod still has the volume.
 func checkMissingFile(s *subject, r *reporter) {
 	for _, c := range s.containers() {
 		if c.before == nil || !c.hasFiles || !c.before.hasFiles {
 			continue
 		}
-		stays := map[int]bool{} // mounts of which some file stays
-		for name, file := range c.before.files {
-			_, exists := c.files[name]
-			stays[file.mount] = stays[file.mount] || exists
-		}
-		isReported := map[int]bool{}
+		isDone := map[int]bool{} // mounts of which a file is reported
 		for _, name := range sortedKeys(c.before.files) {
-			mount := c.before.files[name].mount
-			if _, exists := c.files[name]; exists || isReported[mount] || c.hasOtherVolumeAt(name) {
+			file := c.before.files[name]
+			_, exists := c.files[name]
+			if exists || isDone[file.mount] || c.hasOtherVolumeAt(name) {
 				continue
 			}
-			by, whose := c.nameIn(name), "which"
-			if by == "" && !stays[mount] { // by an argument such as --cert-dir
-				by, whose = c.nameIn(path.Dir(name)), "whose directory"
+			by, isLost := c.nameIn(name), c.isMountLost(file.mount)
+			if by == "" && isLost && slices.Contains([]string{"command", "args"}, c.nameIn(path.Dir(name))) {
+				by = "an argument with its directory"
 			}
-			if by == "command" || by == "args" || by != "" && whose == "which" {
-				c.report(r, nil, "no longer has the file %s, %s %s names: change both together", name, whose, by)
-				isReported[mount] = true
-			} else if !stays[mount] && c.isSameProgram(s) {
+			isDone[file.mount] = by != "" || isLost && c.isSameProgram(s)
+			switch {
+			case by != "":
+				c.report(r, nil, "no longer has the file %s, and %s names it: change both together", name, by)
+			case isDone[file.mount]:
 				c.report(r, nil, "no longer has the file %s, and its image and arguments are the same: keep the file "+
 					"until an image no longer reads it", name)
-				isReported[mount] = true
 			}
 		}
 	}
 }
 
-// hasOtherVolumeAt reports whether a volume without known files may have a file.
-func (c *container) hasOtherVolumeAt(name string) bool {
-	for i, mount := range c.VolumeMounts {
-		j := volumeOf(c.pods.typed(), mount)
-		isOther := j < 0 || !c.isWithoutFiles(i, c.pods.typed().Volumes[j])
-		for _, file := range c.files {
-			isOther = isOther && file.mount != i
-		}
-		if isOther && strings.HasPrefix(name+"/", path.Clean(mount.MountPath)+"/") {
-			return true
+// isMountLost reports whether a container has no file of an earlier mount, and its pod still has the volume. Without
+// the volume, the mount was probably removed on purpose.
+func (c *container) isMountLost(mount int) bool {
+	for name, file := range c.before.files {
+		if _, exists := c.files[name]; exists && file.mount == mount {
+			return false
 		}
 	}
-	return false
+	return volumeOf(c.pods.typed(), c.before.VolumeMounts[mount]) >= 0
+}
+
+// hasOtherVolumeAt reports whether a volume whose files are not known may have a file.
+func (c *container) hasOtherVolumeAt(name string) bool {
+	spec := c.pods.typed()
+	return slices.ContainsFunc(c.VolumeMounts, func(mount corev1.VolumeMount) bool {
+		i := volumeOf(spec, mount)
+		isKnown := i >= 0 && (spec.Volumes[i].ConfigMap != nil || spec.Volumes[i].Secret != nil)
+		return !isKnown && strings.HasPrefix(name+"/", path.Clean(mount.MountPath)+"/")
+	})
 }
 
 // nameIn returns the part of a container that names a file; "" if none does.
 func (c *container) nameIn(name string) string {
-	names := func(text string) bool {
-		_, after, isNamed := strings.Cut(text, name)
-		return isNamed && (after == "" || !strings.ContainsAny(after[:1], "/-_.abcdefghijklmnopqrstuvwxyz0123456789"))
+	texts := map[string]string{"command": strings.Join(c.Command, "\n"), "args": strings.Join(c.Args, "\n")}
+	for variable, v := range c.variables {
+		texts["the variable "+variable] = v.value()
 	}
-	switch {
-	case slices.ContainsFunc(c.Command, names):
-		return "command"
-	case slices.ContainsFunc(c.Args, names):
-		return "args"
+	for other, file := range c.files {
+		texts["the file "+other], _ = file.source.value(file.key)
 	}
-	for _, variable := range sortedKeys(c.variables) {
-		if names(c.variables[variable].value()) {
-			return "the variable " + variable
-		}
-	}
-	for _, other := range sortedKeys(c.files) {
-		if text, _ := c.files[other].source.value(c.files[other].key); names(text) {
-			return "the file " + other
+	named := regexp.MustCompile(regexp.QuoteMeta(name) + `([^\w./-]|$)`)
+	for _, part := range sortedKeys(texts) {
+		if named.MatchString(texts[part]) {
+			return part
 		}
 	}
 	return ""
@@ -131,14 +126,13 @@ func (c *container) checkScratch(r *reporter) {
 		return
 	}
 	for _, mount := range c.before.VolumeMounts {
-		i, directory := volumeOf(spec, mount), path.Clean(mount.MountPath)
-		stays := slices.ContainsFunc(c.VolumeMounts, func(now corev1.VolumeMount) bool {
-			other := path.Clean(now.MountPath)
-			return strings.HasPrefix(directory+"/", other+"/") || strings.HasPrefix(other+"/", directory+"/")
-		})
-		if i >= 0 && spec.Volumes[i].EmptyDir != nil && isFilledByManifests(spec, spec.Volumes[i]) && !stays {
+		i := volumeOf(spec, mount)
+		if i >= 0 && spec.Volumes[i].EmptyDir != nil && isFilledByManifests(spec, spec.Volumes[i]) &&
+			!slices.ContainsFunc(c.VolumeMounts, func(now corev1.VolumeMount) bool {
+				return strings.HasPrefix(mount.MountPath+"/", path.Clean(now.MountPath)+"/")
+			}) {
 			c.report(r, nil, "can't write to %s, since readOnlyRootFilesystem is true and its emptyDir is gone: keep "+
-				"the volume", directory)
+				"the volume", mount.MountPath)
 		}
 	}
 }
@@ -190,20 +184,13 @@ func isFilledByManifests(spec *corev1.PodSpec, volume corev1.Volume) bool {
 
 // otherUser returns the user of a container, for messages; "" if it may be root, or if volumes have a group.
 func (c *container) otherUser() string {
-	pod, own := c.pods.typed().SecurityContext, c.SecurityContext
-	if pod == nil {
-		pod = &corev1.PodSecurityContext{}
-	}
-	if own == nil {
-		own = &corev1.SecurityContext{}
-	}
-	user, isNotRoot := cmp.Or(own.RunAsUser, pod.RunAsUser), cmp.Or(own.RunAsNonRoot, pod.RunAsNonRoot)
-	switch {
-	case pod.FSGroup != nil || user != nil && *user == 0:
+	spec := c.pods.typed()
+	switch user, isNotRoot := userOf(spec, *c.Container); {
+	case spec.SecurityContext != nil && spec.SecurityContext.FSGroup != nil || user != nil && *user == 0:
 		return ""
 	case user != nil:
 		return "user " + strconv.FormatInt(*user, 10)
-	case isNotRoot != nil && *isNotRoot:
+	case isNotRoot:
 		return "a user who is not root"
 	}
 	return ""

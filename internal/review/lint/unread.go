@@ -16,7 +16,7 @@ var rolledOut = []string{"Deployment", "StatefulSet", "DaemonSet"}
 // files mounted with subPath, are read when a container starts, and a Job that has ended does not start again.
 func checkUnreadChange(s *subject, r *reporter) {
 	s.pairs(func(old, m *manifest) {
-		changed := changedKeys(old, m)
+		changed := slices.DeleteFunc(changedKeys(old, m), func(key string) bool { return s.whyDamaged(m, key) != "" })
 		if len(changed) == 0 || m.IsCreateOnly() {
 			return
 		}
@@ -63,22 +63,26 @@ func (s *subject) whyUnread(u use, m *manifest) string {
 // files with subPath, which the kubelet does not update, or only init containers have it.
 func (m *manifest) mountsAlone(reference references.Reference) bool {
 	i := slices.Index(reference.Path, "volumes")
-	if i < 0 || len(reference.Path) < i+2 {
+	pods, hasPods := newPodSet(m)
+	if i < 0 || !hasPods || pods.typed() == nil {
 		return false
 	}
-	volume, _ := fieldAt(m.Object().Object, reference.Path[:i+2]).(map[string]any)
-	pods, _ := newPodSet(m)
-	mounts := func(list string, isAlone bool) bool {
-		containers, _ := pods.containers(list)
-		return slices.ContainsFunc(containers, func(container map[string]any) bool {
-			mounts, _ := container["volumeMounts"].([]any)
-			return slices.ContainsFunc(mounts, func(mount any) bool {
-				fields, _ := mount.(map[string]any)
-				return fields["name"] == volume["name"] && (!isAlone || fields["subPath"] != nil)
-			})
-		})
+	volume := fieldAt(m.Object().Object, append(slices.Clone(reference.Path[:i+2]), "name"))
+	isMounted, isMountedFirst := false, false
+	for _, c := range pods.typedContainers() {
+		for _, mount := range c.VolumeMounts {
+			switch {
+			case mount.Name != volume:
+			case c.isInit:
+				isMountedFirst = true
+			case mount.SubPath != "":
+				return true
+			default:
+				isMounted = true
+			}
+		}
 	}
-	return mounts("containers", true) || mounts("initContainers", false) && !mounts("containers", false)
+	return isMountedFirst && !isMounted
 }
 
 // dataFields are the fields of a ConfigMap or a Secret with its values.

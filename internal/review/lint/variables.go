@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
@@ -20,8 +19,8 @@ func checkMissingVariable(s *subject, r *reporter) {
 			continue
 		}
 		c.checkExpansions(r)
-		c.checkHidden(r)
-		if !c.isSameProgram(s) || !c.before.hasVariables || len(c.VolumeMounts) > len(c.before.VolumeMounts) {
+		if !c.isSameProgram(s) || !c.before.hasVariables || len(c.VolumeMounts) > len(c.before.VolumeMounts) ||
+			!c.pods.hasImagesOf(c.before.pods) {
 			continue
 		}
 		var lost []string
@@ -33,18 +32,12 @@ func checkMissingVariable(s *subject, r *reporter) {
 			case stays && now.index >= 0 && now.value() == "" && len(before.value()) > len("false"):
 				c.report(r, []string{"env", strconv.Itoa(now.index)}, "gets an empty variable %s, which was not empty "+
 					"in the previous payload: write its value", name)
-			case stays || isFile || len(validation.IsCIdentifier(name)) > 0:
+			case stays || isFile || len(validation.IsCIdentifier(name)) > 0 || s.namesDeleted(before.value()):
 			case next != "":
 				c.report(r, nil, "no longer has the variable %s, but %s, and its image is the same: keep the name "+
 					"that its program reads", name, next)
-			case before.isWhole && !before.isSecret &&
-				(c.scriptReadsOthers(name) || s.lostHost(c.pods.by, before.value())):
-			case before.isSecret, before.isWhole && before.source.groupKind() == kinds.Secret,
-				before.isWhole && !c.reads(before.source):
+			case before.isSecret || before.isWhole:
 				lost = append(lost, name)
-			case before.isWhole: // the program may have a default
-				r.note(c.pods.by, c.field, "the container %s no longer has the variable %s, and its image is the "+
-					"same: make sure that it does not need it", c.Name, name)
 			}
 		}
 		if len(lost) > 0 {
@@ -54,25 +47,14 @@ func checkMissingVariable(s *subject, r *reporter) {
 	}
 }
 
-// checkHidden looks for variables of a new source that hide values of a Secret.
-func (c *container) checkHidden(r *reporter) {
-	for _, name := range sortedKeys(c.variables) {
-		v := c.variables[name]
-		if v.hides != nil && c.before != nil && !c.before.reads(v.source) {
-			c.report(r, []string{"envFrom"}, "gets the variable %s from %s, which hides the value in %s (%s:%d): "+
-				"set a prefix for one", name, v.source.id, v.hides.id, v.hides.Path, v.hides.Line)
-		}
-	}
+// hasImagesOf reports whether pods run the images of others.
+func (p podSet) hasImagesOf(old podSet) bool {
+	return slices.EqualFunc(p.images(), old.images(), func(a, b containerImage) bool { return a.name == b.name })
 }
 
-// reads reports whether a container has a variable of a ConfigMap or a Secret.
-func (c *container) reads(source *manifest) bool {
-	for _, v := range c.variables {
-		if v.source != nil && v.source.id == source.id {
-			return true
-		}
-	}
-	return false
+// namesDeleted reports whether a value names an object that this payload deletes.
+func (s *subject) namesDeleted(value string) bool {
+	return slices.ContainsFunc(s.tombstones, func(t *manifest) bool { return strings.Contains(value, t.id.Name) })
 }
 
 // isSameProgram reports whether a container runs the same image with the same arguments as in the previous payload. If
@@ -80,30 +62,6 @@ func (c *container) reads(source *manifest) bool {
 func (c *container) isSameProgram(s *subject) bool {
 	return c.before != nil && len(s.Images) == 0 && c.Image == c.before.Image &&
 		slices.Equal(c.Command, c.before.Command) && slices.Equal(c.Args, c.before.Args)
-}
-
-// scriptReadsOthers reports whether a container runs a script that reads variables, and not one of a name.
-func (c *container) scriptReadsOthers(name string) bool {
-	words := slices.Concat(c.Command, c.Args)
-	i := slices.Index(words, "-c") + 1
-	return i > 0 && i < len(words) && shellVariable.MatchString(words[i]) && !strings.Contains(words[i], "exec ") &&
-		!slices.ContainsFunc(shellVariable.FindAllStringSubmatch(words[i], -1), func(match []string) bool {
-			return match[1] == name
-		})
-}
-
-// shellVariable matches a variable in a script of a shell.
-var shellVariable = regexp.MustCompile(`\$\{?([A-Za-z_]\w*)`)
-
-// lostHost reports whether a value names a Service of the previous payload that this one does not have.
-func (s *subject) lostHost(m *manifest, value string) bool {
-	for _, match := range anyHost.FindAllStringSubmatch(value, -1) {
-		c, isService := s.serviceOf(text{by: m}, match[2])
-		if isService && s.isInPrevious(c.service) && s.present(c.service, m) == nil {
-			return true
-		}
-	}
-	return false
 }
 
 // successorOf returns the new variable that has the value of a variable of the previous payload, or nearly its name; ""
@@ -131,35 +89,39 @@ var expansion = regexp.MustCompile(`\$\$|\$\(([A-Za-z_][\w.-]*)\)`)
 
 // checkExpansions looks for references to variables in the values and arguments of a container that stay as they are.
 func (c *container) checkExpansions(r *reporter) {
-	check := func(text, field string, index int) {
-		for _, match := range expansion.FindAllStringSubmatch(text, -1) {
-			name, why := match[1], ""
-			found, isFound := c.variables[name]
-			wasFound := false
-			if c.before != nil {
-				_, wasFound = c.before.variables[name]
-			}
-			switch near := printable.Nearest(name, sortedKeys(c.variables), 2); {
-			case name == "" || isFound && (field != "env" || found.index < index):
-			case isFound && found.index > index:
-				why = "is listed below it: move " + name + " above it"
-			case !isFound && wasFound:
-				why = "it no longer has: keep the variable, or change the name"
-			case !isFound && near != "" && name != strings.ToLower(name): // else a shell may run a command
-				why = "it does not have: did you mean " + near + "?"
-			}
-			if why != "" {
-				c.report(r, []string{field, strconv.Itoa(index)}, "refers to the variable $(%s), which %s", name, why)
+	texts := map[string][]string{"command": c.Command, "args": c.Args}
+	for _, env := range c.Env {
+		texts["env"] = append(texts["env"], env.Value)
+	}
+	for _, field := range sortedKeys(texts) {
+		for i, text := range texts[field] {
+			for _, match := range expansion.FindAllStringSubmatch(text, -1) {
+				if why := c.whyNotExpanded(match[1], field == "env", i); why != "" {
+					c.report(r, []string{field, strconv.Itoa(i)}, "refers to the variable $(%s), which %s", match[1], why)
+				}
 			}
 		}
 	}
-	for i, env := range c.Env {
-		check(env.Value, "env", i)
+}
+
+// whyNotExpanded returns the reason why a reference to a variable stays as it is; "" if it is replaced, or if a shell
+// may run it as a command.
+func (c *container) whyNotExpanded(name string, isInEnv bool, index int) string {
+	found, isFound := c.variables[name]
+	wasFound := false
+	if c.before != nil {
+		_, wasFound = c.before.variables[name]
 	}
-	for i, text := range c.Command {
-		check(text, "command", i)
-	}
-	for i, text := range c.Args {
-		check(text, "args", i)
+	switch near := printable.Nearest(name, sortedKeys(c.variables), 2); {
+	case name == "" || isFound && (!isInEnv || found.index <= index):
+		return ""
+	case isFound:
+		return "is listed below it: move " + name + " above it"
+	case wasFound:
+		return "it no longer has: keep the variable, or change the name"
+	case near != "" && name != strings.ToLower(name):
+		return "it does not have: did you mean " + near + "?"
+	default:
+		return ""
 	}
 }
