@@ -153,7 +153,7 @@ func checkDataLeftBehind(s *subject, r *reporter) {
 				field, data = s.unmounted(old, now, earlier, index), "no volume"
 			case has[i].isEmpty:
 				field, data = has[i].field, "a directory that goes with the pod"
-			case s.isNewData(earlier, has[i]):
+			case s.isNewData(now, earlier, has[i]):
 				field, data = has[i].field, "a new "+has[i].data
 			case has[i].data == earlier.data && has[i].isRead:
 				now.reportReadOnly(r, old, earlier, has[i])
@@ -182,7 +182,7 @@ func (p podSet) reportReadOnly(r *reporter, old podSet, earlier, present place) 
 }
 
 // isNewData reports whether a place has other data than before, which this payload makes.
-func (s *subject) isNewData(earlier, present place) bool {
+func (s *subject) isNewData(now podSet, earlier, present place) bool {
 	switch {
 	case present.data == earlier.data || present.isRead:
 		return false
@@ -194,8 +194,12 @@ func (s *subject) isNewData(earlier, present place) bool {
 		return m.get("spec", "dataSource") != nil || m.get("spec", "dataSourceRef") != nil ||
 			m.get("spec", "volumeName") != nil
 	})
-	isMade := len(made) > 0 || !slices.Contains(present.field, "volumes") // else a StatefulSet makes it
-	return isMade && !isFilled && !s.data().HasClaim(present.claim)
+	if !slices.Contains(present.field, "volumes") { // the StatefulSet makes it
+		return slices.ContainsFunc(references.ClaimsOf(now.by.Object()), func(claim kinds.ID) bool {
+			return !s.data().HasClaim(claim)
+		})
+	}
+	return len(made) > 0 && !isFilled && !s.data().HasClaim(present.claim)
 }
 
 // unmounted returns the field that leaves a directory without a volume, of an otherwise unchanged container; nil
