@@ -230,8 +230,8 @@ func (s *subject) whyUntrusted(id kinds.ID, by *manifest, authorities *x509.Cert
 	return last, why
 }
 
-// authorityOf returns the ConfigMap or Secret of a payload with an authority of a certificate, and its key; nil if there
-// is none.
+// authorityOf returns the ConfigMap or Secret of a payload with an authority of a certificate, and its key; nil if no
+// object has it.
 func (ix *index) authorityOf(secret *manifest) (by *manifest, key string) {
 	for _, m := range slices.Concat(ix.byKind[kinds.ConfigMap], ix.byKind[kinds.Secret]) {
 		for _, key := range m.keys() {
@@ -250,7 +250,8 @@ func (ix *index) authorityOf(secret *manifest) (by *manifest, key string) {
 func checkParted(s *subject, r *reporter) {
 	for _, m := range s.byKind[kinds.Secret] {
 		old := s.previousOf(m)
-		if old == nil || m.isTombstone || m.IsCreateOnly() || len(m.certificates()) == 0 || len(old.certificates()) == 0 {
+		if old == nil || m.isTombstone || m.IsCreateOnly() || len(m.certificates()) == 0 ||
+			len(old.certificates()) == 0 {
 			continue
 		}
 		before, key := s.previous.authorityOf(old)

@@ -265,8 +265,8 @@ func reportSettings(r *reporter, old, now podSet) {
 			target, rest, hasData := placeAt(now.places(), i, value)
 			isFound := hasData && (rest == inside || target.data != source.data)
 			if before[name] != "" && hadData && !isFound {
-				now.field(r, "containers|"+strconv.Itoa(i), "%s leads to %s, and the data are in %s of %s, to which it "+
-					"led in %s: take it back, or move the data first", name, value, cmp.Or(inside, "the root"),
+				now.field(r, "containers|"+strconv.Itoa(i), "%s leads to %s, and the data are in %s of %s, to which "+
+					"it led in %s: take it back, or move the data first", name, value, cmp.Or(inside, "the root"),
 					source.data, old.by.place())
 			}
 		}

@@ -27,26 +27,35 @@ func checkDataUnreadable(s *subject, r *reporter) {
 			seen[p.container] = true
 			before, c := old.typed().Containers[had[i].container], now.typed().Containers[p.container]
 			field := "containers|" + strconv.Itoa(p.container)
-			reportUser(r, old, now, before, c, p.data)
+			reader := dataReader{old, now, before, c, p.data}
+			reader.reportUser(r)
 			if isOtherMajor(before.Image, c.Image) {
 				now.field(r, field+"|image", "%s, and the data in %s are those of %s (%s): it only opens those of its "+
 					"own major version: convert them with pg_upgrade, or restore a dump into a new claim", c.Image,
 					p.data, before.Image, old.by.place())
 			}
-			s.reportKeys(r, old, now, before, c, field)
+			s.reportKeys(r, reader, field)
 		}
 	})
 }
 
+// A dataReader is a container with the data of a container of the previous payload.
+type dataReader struct {
+	old, now          podSet
+	before, container corev1.Container
+	data              string
+}
+
 // reportUser reports a container that runs as another user than before, without a group for its volumes.
-func reportUser(r *reporter, old, now podSet, before, c corev1.Container, data string) {
-	had, _ := userOf(old.typed(), before)
-	has, _ := userOf(now.typed(), c)
-	pod := now.typed().SecurityContext
+func (d dataReader) reportUser(r *reporter) {
+	had, _ := userOf(d.old.typed(), d.before)
+	has, _ := userOf(d.now.typed(), d.container)
+	pod := d.now.typed().SecurityContext
 	hasGroup := pod != nil && pod.FSGroup != nil
 	if had != nil && has != nil && *has != 0 && *had != *has && !hasGroup {
-		now.field(r, "securityContext|runAsUser", "runAsUser is %d, and the files in %s are those of user %d (%s): set "+
-			"fsGroup, so that the kubelet lets a group write them, or keep the user", *has, data, *had, old.by.place())
+		d.now.field(r, "securityContext|runAsUser", "runAsUser is %d, and the files in %s are those of user %d (%s): "+
+			"set fsGroup, so that the kubelet lets a group write them, or keep the user", *has, d.data, *had,
+			d.old.by.place())
 	}
 }
 
@@ -70,21 +79,21 @@ var dataKey = regexp.MustCompile(`(?i)crypt|cipher|salt|(master|signing|secret|d
 var storeKey = regexp.MustCompile(`(?i)store|s3|minio|aws|access`)
 
 // reportKeys reports variables with another key than the one with which a container has written its data.
-func (s *subject) reportKeys(r *reporter, old, now podSet, before, c corev1.Container, field string) {
-	for i, variable := range c.Env {
-		j := slices.IndexFunc(before.Env, func(v corev1.EnvVar) bool { return v.Name == variable.Name })
+func (s *subject) reportKeys(r *reporter, d dataReader, field string) {
+	for i, variable := range d.container.Env {
+		j := slices.IndexFunc(d.before.Env, func(v corev1.EnvVar) bool { return v.Name == variable.Name })
 		if j < 0 || !dataKey.MatchString(variable.Name) || storeKey.MatchString(variable.Name) {
 			continue
 		}
-		had, has := s.secretValue(s.previous, old.by, before.Env[j]), s.secretValue(s.index, now.by, variable)
+		had, has := s.secretValue(s.previous, d.old.by, d.before.Env[j]), s.secretValue(s.index, d.now.by, variable)
 		if had != "" && has != "" && had != has {
 			why := "the data was written with that: keep the value, or have the program change the key of its data " +
 				"first"
 			if strings.Contains(strings.ToLower(variable.Name), "passw") {
 				why = "a database that has data keeps its password: change it in the database as well"
 			}
-			now.field(r, field+"|env|"+strconv.Itoa(i), "%s has another value than in %s, and %s", variable.Name,
-				old.by.place(), why)
+			d.now.field(r, field+"|env|"+strconv.Itoa(i), "%s has another value than in %s, and %s", variable.Name,
+				d.old.by.place(), why)
 		}
 	}
 }

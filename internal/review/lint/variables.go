@@ -97,7 +97,8 @@ func (c *container) checkExpansions(r *reporter) {
 		for i, text := range texts[field] {
 			for _, match := range expansion.FindAllStringSubmatch(text, -1) {
 				if why := c.whyNotExpanded(match[1], field == "env", i); why != "" {
-					c.report(r, []string{field, strconv.Itoa(i)}, "refers to the variable $(%s), which %s", match[1], why)
+					c.report(r, []string{field, strconv.Itoa(i)}, "refers to the variable $(%s), which %s",
+						match[1], why)
 				}
 			}
 		}
