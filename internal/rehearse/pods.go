@@ -3,6 +3,7 @@ package rehearse
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -209,7 +210,9 @@ const maxFields = 3
 func changedFields(before, after *payload.Manifest, path []string) (names []string) {
 	oldTemplate, _, _ := unstructured.NestedMap(before.Object().Object, path...)
 	newTemplate, _, _ := unstructured.NestedMap(after.Object().Object, path...)
-	changes := fields.Diff(oldTemplate, newTemplate)
+	changes := slices.DeleteFunc(fields.Diff(oldTemplate, newTemplate), func(change fields.Difference) bool {
+		return fields.IsSamePod(change, newTemplate)
+	})
 	for i, change := range changes {
 		if i == maxFields {
 			return append(names, fmt.Sprintf("%d more fields", len(changes)-i))

@@ -2,7 +2,6 @@ package graph
 
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -131,8 +130,7 @@ type podLabel struct{ namespace, key, value string }
 // Add adds a workload under the pod labels of an object. A workload that several objects in a row add has each label
 // once.
 func (p PodIndex[T]) Add(object *unstructured.Unstructured, workload T) {
-	pods, _, _ := unstructured.NestedStringMap(object.Object, "spec", "template", "metadata", "labels")
-	for key, value := range pods {
+	for key, value := range kinds.PodLabels(object) {
 		label := podLabel{object.GetNamespace(), key, value}
 		if known := p[label]; len(known) == 0 || known[len(known)-1] != workload {
 			p[label] = append(known, workload)
@@ -155,7 +153,6 @@ func (p PodIndex[T]) Candidates(service *unstructured.Unstructured) []T {
 
 // Selects reports whether a Service selects the pods of a workload in its namespace.
 func Selects(service, workload *unstructured.Unstructured) bool {
-	selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
-	pods, _, _ := unstructured.NestedStringMap(workload.Object, "spec", "template", "metadata", "labels")
-	return len(selector) > 0 && labels.SelectorFromSet(selector).Matches(labels.Set(pods))
+	selector := kinds.SelectorOf(service)
+	return selector != nil && selector.Matches(kinds.PodLabels(workload))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -212,9 +213,7 @@ var immutableFields = map[schema.GroupKind][]immutableField{
 	},
 }
 
-// podDefaults are the defaults of fields of pods, at any depth. Fields that the API
-// server derives from others, such as serviceAccount from serviceAccountName, are
-// missing.
+// podDefaults are the defaults of fields of pods, at any depth.
 var podDefaults = map[string]any{
 	"terminationGracePeriodSeconds": int64(30), "dnsPolicy": "ClusterFirst", "restartPolicy": "Always",
 	"schedulerName": "default-scheduler", "enableServiceLinks": true, "securityContext": map[string]any{},
@@ -227,8 +226,13 @@ var podDefaults = map[string]any{
 // freeKeys are the mappings whose keys are not field names.
 var freeKeys = []string{"labels", "annotations", "nodeSelector", "matchLabels"}
 
-// IsSamePod reports whether a change within a template of pods only writes the same in another way.
-func IsSamePod(change Difference) bool { return isSameQuantity(change) || isPodDefault(change) }
+// IsSamePod reports whether a change within a template of pods only writes the same in another way. The API server sets
+// the deprecated serviceAccount to serviceAccountName.
+func IsSamePod(change Difference, template map[string]any) bool {
+	account, _, _ := unstructured.NestedString(template, "spec", "serviceAccountName")
+	isDerived := account != "" && change.Path[len(change.Path)-1].Key == "serviceAccount"
+	return isDerived || isSameQuantity(change) || isPodDefault(change)
+}
 
 // isPodDefault reports whether a change only adds or removes a default.
 func isPodDefault(change Difference) bool {

@@ -59,10 +59,8 @@ type mountedFile struct {
 func (s *subject) findContainers() (found []*container) {
 	s.eachPods(func(pods podSet, _ *corev1.PodSpec) {
 		var before []*container
-		for _, old := range s.podsBefore(pods) {
-			if old.typed() != nil && !s.isAsBefore(pods.by, old.by) {
-				before = s.containersOf(s.previous, old)
-			}
+		if old := s.podsBefore(pods); old != nil && !s.isAsBefore(pods.by, old.by) {
+			before = s.containersOf(s.previous, *old)
 		}
 		for _, c := range s.containersOf(s.index, pods) {
 			if i := slices.IndexFunc(before, func(old *container) bool { return old.Name == c.Name }); i >= 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -41,117 +42,89 @@ func (s *subject) previousOf(m *manifest) *manifest {
 
 // checkHeldRollout looks for workloads whose pods stay as they are, although their template changes.
 func checkHeldRollout(s *subject, r *reporter) {
-	for _, sets := range s.pods() {
-		for _, pods := range sets {
-			old := s.previousOf(pods.by)
-			isChanged := old == nil || !reflect.DeepEqual(old.get("spec", "template"), pods.by.get("spec", "template"))
-			for gates, effect := range podGates {
-				path := slices.Concat(pods.path, []string{gates})
-				if old != nil && pods.spec[gates] != nil && old.get(path...) == nil {
-					r.field(pods.by, path, "%s is new, and %s: drop it if no controller of the cluster does that",
-						gates, effect)
-				}
+	s.eachPods(func(pods podSet, _ *corev1.PodSpec) {
+		m, old := pods.by, s.previousOf(pods.by)
+		isChanged := old == nil || !reflect.DeepEqual(old.get("spec", "template"), m.get("spec", "template"))
+		switch m.groupKind() {
+		case kinds.Deployment:
+			if m.get("spec", "paused") == true && (isChanged || old.get("spec", "paused") != true) {
+				r.field(m, []string{"spec", "paused"}, "a paused Deployment creates no pods of a new template, and "+
+					"the update waits for them: drop paused")
 			}
-			switch m := pods.by; m.groupKind() {
-			case kinds.Deployment:
-				if m.get("spec", "paused") == true && (isChanged || old.get("spec", "paused") != true) {
-					r.field(m, []string{"spec", "paused"}, "a paused Deployment creates no pods of a new "+
-						"template, and the update waits for them: drop paused")
-				}
-				checkSlowRollout(old, pods, r)
-			case kinds.StatefulSet, kinds.DaemonSet:
-				if old != nil {
-					s.checkUpdateStrategy(old, pods, isChanged, r)
-					checkSlowRollout(old, pods, r)
-				}
+			checkDeadline(pods, r)
+			checkSlowRollout(old, m, r)
+		case kinds.StatefulSet, kinds.DaemonSet:
+			if old != nil && isChanged {
+				s.checkUpdateStrategy(old, m, r)
 			}
+			checkSlowRollout(old, m, r)
 		}
-	}
-}
-
-// podGates are the fields by which pods wait for a controller.
-var podGates = map[string]string{
-	"schedulingGates": "pods are not scheduled until a controller removes the gates",
-	"readinessGates":  "pods are not ready until a controller sets the conditions",
+	})
 }
 
 // checkUpdateStrategy looks for strategies by which a StatefulSet or a DaemonSet keeps pods of an earlier template.
-func (s *subject) checkUpdateStrategy(old *manifest, pods podSet, isChanged bool, r *reporter) {
-	m, strategy := pods.by, []string{"spec", "updateStrategy", "type"}
-	if isChanged && m.text(strategy...) == "OnDelete" && old.text(strategy...) != "OnDelete" {
+func (s *subject) checkUpdateStrategy(old, m *manifest, r *reporter) {
+	strategy := []string{"spec", "updateStrategy", "type"}
+	if m.text(strategy...) == "OnDelete" && old.text(strategy...) != "OnDelete" {
 		r.field(m, strategy, "OnDelete keeps all pods of the earlier version until others delete them, and an update "+
 			"does not wait for that: keep RollingUpdate")
 	}
 	field := []string{"spec", "updateStrategy", "rollingUpdate", "partition"}
-	partition, _ := m.get(field...).(int64)
-	before, _ := old.get(field...).(int64)
-	replicas, isFixed := s.replicasOf([]podSet{pods})
-	switch {
-	case partition == 0 || !isFixed || !isChanged: // no pod has to be replaced
-	case int(partition) >= replicas:
+	switch partition, replicas := m.number(0, field...), m.number(1, "spec", "replicas"); {
+	case partition == 0 || s.autoscalerOf(m.id) != nil:
+	case partition >= replicas:
 		r.field(m, field, "partition %d keeps all %d pods at the earlier version: set the number of the first pod to "+
 			"update, or 0", partition, replicas)
-	case partition == before:
-		r.field(m, field, "partition %d is as in %s:%d, so the pods with lower numbers miss this update as well as "+
-			"the earlier one: set 0 to end the canary, or name a version that all pods have", partition, old.where(),
-			old.Line)
+	case partition == old.number(0, field...):
+		r.field(m, field, "partition %d is as in %s, so the pods with lower numbers miss this update as well as the "+
+			"earlier one: set 0 to end the canary, or name a version that all pods have", partition, old.place())
 	}
 }
 
 // maxMinReadySeconds is the time for which most rollouts observe a new pod, at most.
 const maxMinReadySeconds = 600
 
-// checkSlowRollout looks for pods that are available too late: after the deadline of their Deployment, or after a long
-// time for each pod.
-func checkSlowRollout(old *manifest, pods podSet, r *reporter) {
-	seconds, _ := pods.by.get("spec", "minReadySeconds").(int64)
-	if old != nil && seconds >= maxMinReadySeconds {
-		if before, _ := old.get("spec", "minReadySeconds").(int64); before < maxMinReadySeconds {
-			r.field(pods.by, []string{"spec", "minReadySeconds"}, "minReadySeconds %d has an update wait that long "+
-				"for each pod before it replaces the next one: lower it", seconds)
-		}
-	}
-	deadline, isSet := pods.by.get("spec", "progressDeadlineSeconds").(int64)
-	if !isSet {
-		deadline = 600 // the API server's default
-	}
-	if pods.by.groupKind() != kinds.Deployment || pods.typed() == nil {
-		return
-	}
-	for _, container := range pods.typed().Containers {
-		for _, probe := range []*corev1.Probe{container.StartupProbe, container.ReadinessProbe} {
-			if probe != nil && int64(probe.InitialDelaySeconds) >= deadline {
-				r.field(pods.by, []string{"spec", "progressDeadlineSeconds"}, "progressDeadlineSeconds %d ends before "+
-					"the container %s can be ready, which takes initialDelaySeconds %d: each rollout fails",
-					deadline, container.Name, probe.InitialDelaySeconds)
-				return
-			}
-		}
-	}
-	if deadline < minRolloutDeadline {
-		r.field(pods.by, []string{"spec", "progressDeadlineSeconds"}, "progressDeadlineSeconds %d is over before a "+
-			"node has pulled an image: rollouts fail, allow some minutes", deadline)
+// checkSlowRollout looks for updates that wait for a long time for each pod.
+func checkSlowRollout(old, m *manifest, r *reporter) {
+	field := []string{"spec", "minReadySeconds"}
+	seconds := m.number(0, field...)
+	if old != nil && seconds >= maxMinReadySeconds && old.number(0, field...) < maxMinReadySeconds {
+		r.field(m, field, "minReadySeconds %d has an update wait that long for each pod before it replaces the next "+
+			"one: lower it", seconds)
 	}
 }
 
 // minRolloutDeadline is the time, in seconds, that a node may need to pull an image and start a program.
 const minRolloutDeadline = 30
 
+// checkDeadline looks for Deployments whose rollouts fail before a pod can be ready.
+func checkDeadline(pods podSet, r *reporter) {
+	const byDefault = 600 // of the API server
+	field := []string{"spec", "progressDeadlineSeconds"}
+	deadline := pods.by.number(byDefault, field...)
+	if deadline < minRolloutDeadline {
+		r.field(pods.by, field, "progressDeadlineSeconds %d is over before a node has pulled an image: rollouts fail, "+
+			"allow some minutes", deadline)
+		return
+	}
+	for _, c := range pods.typed().Containers {
+		for _, probe := range []*corev1.Probe{c.StartupProbe, c.ReadinessProbe} {
+			if probe != nil && int64(probe.InitialDelaySeconds) >= deadline {
+				r.field(pods.by, field, "progressDeadlineSeconds %d ends before the container %s can be ready, which "+
+					"takes initialDelaySeconds %d: each rollout fails", deadline, c.Name, probe.InitialDelaySeconds)
+				return
+			}
+		}
+	}
+}
+
 // checkVolumeInUse looks for Deployments whose new pods wait for a volume that an earlier pod has.
 func checkVolumeInUse(s *subject, r *reporter) {
 	for _, m := range s.byKind[kinds.Deployment] {
-		if m.isTombstone {
-			continue
-		}
-		old := s.previousOf(m)
 		for _, reference := range m.references {
-			if reference.To.GroupKind() != kinds.PersistentVolumeClaim {
-				continue
-			}
-			for _, claim := range s.byID[reference.To] {
-				if !claim.isTombstone && s.shareCluster(m, claim) {
-					checkSharedClaim(old, m, claim, reference.Path, r)
-				}
+			claim := s.present(reference.To, m)
+			if claim != nil && claim.groupKind() == kinds.PersistentVolumeClaim {
+				checkSharedClaim(s.previousOf(m), m, claim, reference.Path, r)
 			}
 		}
 	}
@@ -161,22 +134,21 @@ func checkVolumeInUse(s *subject, r *reporter) {
 func checkSharedClaim(old, m, claim *manifest, path []string, r *reporter) {
 	modes, _ := claim.get("spec", "accessModes").([]any)
 	replicas, surge := m.rollout()
-	hasMode := func(mode string) bool { return len(modes) == 1 && modes[0] == mode }
-	place := fmt.Sprintf("%s:%d", claim.Path, claim.Line)
+	if len(modes) != 1 || replicas+surge < 2 {
+		return
+	}
 	switch {
-	case hasMode("ReadWriteOncePod") && replicas > 1:
-		r.field(m, path, "%s (%s) is ReadWriteOncePod, so one of %d pods has it and the others stay pending: use a "+
-			"StatefulSet, or ReadWriteMany", claim.id, place, replicas)
-	case hasMode("ReadWriteOncePod") && surge > 0 && replicas > 0:
-		r.field(m, path, "%s (%s) is ReadWriteOncePod, so in an update the new pod stays pending while the earlier "+
-			"one runs: set strategy.type Recreate", claim.id, place)
-	case !hasMode("ReadWriteOnce") || old == nil:
+	case modes[0] == "ReadWriteOncePod":
+		r.field(m, path, "%s (%s) is ReadWriteOncePod, so only one of the %d pods that an update runs at a time "+
+			"starts: set strategy.type Recreate for a single pod, or use ReadWriteMany for several", claim.id, claim.place(),
+			replicas+surge)
+	case modes[0] != "ReadWriteOnce" || old == nil:
 	case replicas > 1 && (old.number(1, "spec", "replicas") < 2 || !old.mounts(claim)):
 		r.field(m, path, "%s (%s) is ReadWriteOnce, so of %d pods those on other nodes than the first one do not "+
-			"start: use a StatefulSet, or ReadWriteMany", claim.id, place, replicas)
+			"start: use a StatefulSet, or ReadWriteMany", claim.id, claim.place(), replicas)
 	case surge > 0 && old.mounts(claim) && old.text("spec", "strategy", "type") == "Recreate":
 		r.field(m, path, "%s (%s) is ReadWriteOnce, and the strategy is no longer Recreate: a new pod on another node "+
-			"waits for the volume, and the earlier pod for the new one: keep Recreate", claim.id, place)
+			"waits for the volume, and the earlier pod for the new one: keep Recreate", claim.id, claim.place())
 	}
 }
 
@@ -205,41 +177,54 @@ func (m *manifest) rollout() (replicas, surge int) {
 	return replicas, surge
 }
 
-// checkNoEndpointsYet looks for Services without pods until an update has created those that they select: the selector
-// changes before the pods get its labels, or the workload with the pods is deleted before its successor has any.
+// checkNoEndpointsYet looks for Services without pods for a part of an update: the selector changes before or after the
+// pods get its labels, or the workload with the pods is deleted before its successor has any.
 func checkNoEndpointsYet(s *subject, r *reporter) {
+	var switched []*manifest
 	for _, m := range s.byKind[kinds.Service] {
 		old := s.previousOf(m)
 		pods, selector, areAll := s.selected(m)
-		if old == nil || old.podSelector() == nil || !areAll || len(pods) == 0 {
+		if old == nil || !areAll || len(pods) == 0 || len(s.podsWith(old.podSelector(), old, s.previous)) == 0 {
 			continue
 		}
-		earlier, before := old.podSelector(), s.previous.pods()[m.id.Namespace]
-		isServing, isKept, cause := false, false, m
-		for _, set := range before {
-			isServing = isServing || earlier.Matches(set.labels)
-			if deleted := tombstonesOf(s.byID[set.by.id]); selector.Matches(set.labels) && len(deleted) > 0 {
-				cause = deleted[0]
-			} else if selector.Matches(set.labels) {
-				isKept = true
-			}
+		next, deleted, isKept := pods[0].by, []*manifest(nil), false
+		for _, set := range s.podsWith(selector, old, s.previous) {
+			found := tombstonesOf(s.byID[set.by.id])
+			deleted, isKept = append(deleted, found...), isKept || len(found) == 0
 		}
-		if !isServing || isKept || slices.ContainsFunc(pods, func(next podSet) bool {
-			return s.isAwaitedBefore(next.by, cause)
-		}) {
-			continue
+		isReady := func(cause *manifest) bool {
+			return slices.ContainsFunc(pods, func(p podSet) bool { return s.isAwaitedBefore(p.by, cause) })
 		}
-		next := pods[0].by
-		if cause != m {
-			r.at(cause, "it is deleted before %s (%s:%d) is ready, and until then Service %s (%s:%d) has no "+
-				"endpoints: delete it in a later level, or in the next release", next.id, next.Path, next.Line,
-				m.id.Name, m.Path, m.Line)
-		} else if earlier.String() != selector.String() {
-			r.field(m, []string{"spec", "selector"}, "the selector %s is changed before %s (%s:%d) has pods with "+
-				"these labels, and until one is ready the Service has no endpoints: add the labels in this release "+
-				"and select them in the next one, or in a later level", selector, next.id, next.Path, next.Line)
+		switch {
+		case isKept:
+		case len(deleted) > 0 && !isReady(deleted[0]):
+			r.at(deleted[0], "it is deleted before %s (%s) is ready, and until then Service %s (%s) has no endpoints: "+
+				"delete it in a later level, or in the next release", next.id, next.place(), m.id.Name, m.place())
+		case len(deleted) == 0 && (!isReady(m) || len(s.podsWith(old.podSelector(), m, s.index)) == 0):
+			switched = append(switched, m)
 		}
 	}
+	if len(switched) > 0 {
+		s.reportSwitched(r, switched)
+	}
+}
+
+// reportSwitched reports the Services that select other labels together with a change of their pods. A release that
+// gives all its objects another label has one finding.
+func (s *subject) reportSwitched(r *reporter, services []*manifest) {
+	var others []string
+	for _, m := range services[1:] {
+		others = append(others, m.id.Name)
+	}
+	also := ""
+	if len(others) > 0 {
+		also = " (so do those of " + printable.Few(others, maxParts) + ")"
+	}
+	m := services[0]
+	pods, selector, _ := s.selected(m)
+	r.field(m, []string{"spec", "selector"}, "the selector becomes %s%s in the same update in which %s (%s) gets pods "+
+		"with these labels, so that the Service has no endpoints until both have changed: add the labels in this "+
+		"release, and select them in the next one", selector, also, pods[0].by.id, pods[0].by.place())
 }
 
 // restored are fields to which the API server gives a default when a manifest no longer has them.
@@ -276,8 +261,8 @@ func checkDefaultRestored(s *subject, r *reporter) {
 			key, effect := nginx+key, restoredByNginx[key]
 			if m.groupKind() == kinds.Ingress && old.annotations[key] != "" && m.annotations[key] == "" &&
 				reflect.DeepEqual(m.get("spec"), old.get("spec")) {
-				r.field(m, []string{"metadata", "annotations"}, "the annotation %s is dropped, which is %s in %s:%d: "+
-					"%s: keep it", key, old.annotations[key], old.where(), old.Line, effect)
+				r.field(m, []string{"metadata", "annotations"}, "the annotation %s is dropped, which is %s in %s: %s: "+
+					"keep it", key, old.annotations[key], old.place(), effect)
 			}
 		}
 		for _, field := range restored[m.groupKind()] {
@@ -298,9 +283,9 @@ func checkChangeNotMade(s *subject, r *reporter) {
 	s.pairs(func(old, m *manifest) {
 		for _, field := range sortedKeys(m.Object().Object) {
 			if m.IsCreateOnly() && field != "metadata" && !reflect.DeepEqual(m.get(field), old.get(field)) {
-				r.field(m, []string{field}, "%s differs from %s:%d, and clusters that have the object keep it "+
-					"unchanged, because it is create-only: give it another name, or drop the annotation %s", field,
-					old.where(), old.Line, payload.CreateOnlyAnnotation)
+				r.field(m, []string{field}, "%s differs from %s, and clusters that have the object keep it unchanged, "+
+					"because it is create-only: give it another name, or drop the annotation %s", field, old.place(),
+					payload.CreateOnlyAnnotation)
 				return
 			}
 		}
@@ -313,8 +298,8 @@ func checkChangeNotMade(s *subject, r *reporter) {
 		for _, tombstone := range tombstonesOf(s.byID[account]) {
 			if s.shareCluster(m, tombstone) && m.get(append(had.path, "serviceAccount")...) == nil {
 				r.field(m, had.path, "serviceAccountName is dropped, and the API server keeps %s in the deprecated "+
-					"field serviceAccount, so no pod can be created when %s:%d deletes that account: write "+
-					"serviceAccountName: default", account.Name, tombstone.Path, tombstone.Line)
+					"field serviceAccount, so no pod can be created when %s deletes that account: write "+
+					"serviceAccountName: default", account.Name, tombstone.place())
 			}
 		}
 	})

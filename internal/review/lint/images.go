@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -60,26 +61,20 @@ func (p podSet) images() (found []containerImage) {
 func checkImageVersion(s *subject, r *reporter) {
 	updated := map[string][]containerImage{} // by their earlier names
 	s.podPairs(func(old, now podSet) {
-		before, isChanged := map[string]string{}, false
+		before := map[string]string{}
 		for _, i := range old.images() {
 			before[i.container] = i.name
 		}
 		for _, i := range now.images() {
 			if earlier := before[i.container]; earlier != "" && earlier != i.name {
-				isChanged = true
 				if parseImage(earlier).repository == parseImage(i.name).repository {
 					updated[earlier] = append(updated[earlier], i)
 				}
 				checkChangedImage(old, parseImage(earlier), i, r)
 			}
 		}
-		if !isChanged {
-			checkVersionLabel(old, now, r)
-		}
 	})
-	if len(updated) > 0 {
-		s.checkImagesLeft(updated, r)
-	}
+	s.checkImagesLeft(updated, r)
 }
 
 // digits are what differs in the names of repositories that have a version.
@@ -128,46 +123,28 @@ func versionOf(tag string) *version.Version {
 	return parsed
 }
 
-// checkVersionLabel looks for pods whose label has a new version, and whose images do not.
-func checkVersionLabel(old, now podSet, r *reporter) {
-	const label = "app.kubernetes.io/version"
-	before, after := old.labels[label], now.labels[label]
-	for _, i := range now.images() {
-		if tag := parseImage(i.name).tag; before != "" && after != "" && before != after &&
-			strings.TrimPrefix(tag, "v") == strings.TrimPrefix(before, "v") {
-			path := append(slices.Clone(now.path[:len(now.path)-1]), "metadata", "labels", label)
-			r.field(now.by, path, "%s changes from %s to %s, and the container %s stays at %s: change its image, too",
-				label, before, after, i.container, i.name)
-			return
-		}
-	}
-}
-
-// checkImagesLeft looks for containers that keep an image that most others of their namespace update.
+// checkImagesLeft looks for containers that keep an image which most others of their namespace update.
 func (s *subject) checkImagesLeft(updated map[string][]containerImage, r *reporter) {
-	for namespace, sets := range s.pods() {
-		left := map[string][]containerImage{}
-		for _, pods := range sets {
-			if pods.by.groupKind() == kinds.Job || s.previousOf(pods.by) == nil {
-				continue // the image of a Job can't be changed
-			}
-			for _, i := range pods.images() {
-				left[i.name] = append(left[i.name], i)
-			}
+	left := map[[2]string][]containerImage{} // by namespace and image
+	s.eachPods(func(pods podSet, _ *corev1.PodSpec) {
+		if pods.by.groupKind() == kinds.Job || s.previousOf(pods.by) == nil {
+			return // the image of a Job can't be changed
 		}
-		for name, stay := range left {
-			changed := slices.DeleteFunc(slices.Clone(updated[name]), func(i containerImage) bool {
-				return i.by.id.Namespace != namespace
-			})
-			if len(changed) == 0 || len(stay) > len(changed) || strings.Contains(stay[0].by.id.Name+
-				changed[0].by.id.Name, "canary") {
-				continue
-			}
-			for _, i := range stay {
-				r.field(i.by, i.path, "the container %s stays at %s, and the container %s of %s (%s:%d) gets %s: "+
-					"update both", i.container, name, changed[0].container, changed[0].by.id, changed[0].by.Path,
-					changed[0].by.Line, changed[0].name)
-			}
+		for _, i := range pods.images() {
+			key := [2]string{i.by.id.Namespace, i.name}
+			left[key] = append(left[key], i)
+		}
+	})
+	for key, stay := range left {
+		changed := slices.DeleteFunc(slices.Clone(updated[key[1]]), func(i containerImage) bool {
+			return i.by.id.Namespace != key[0]
+		})
+		if len(stay) > len(changed) || strings.Contains(stay[0].by.id.Name+changed[0].by.id.Name, "canary") {
+			continue
+		}
+		for _, i := range stay {
+			r.field(i.by, i.path, "the container %s stays at %s, and the container %s of %s (%s) gets %s: update both",
+				i.container, i.name, changed[0].container, changed[0].by.id, changed[0].by.place(), changed[0].name)
 		}
 	}
 }

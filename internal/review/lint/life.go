@@ -128,8 +128,8 @@ func checkProtectionDropped(s *subject, r *reporter) {
 	s.pairs(func(old, m *manifest) {
 		s.checkReplacedAtOnce(old, m, r)
 		policy := []string{"spec", "concurrencyPolicy"}
-		had, has := cmp.Or(old.text(policy...), "Allow"), cmp.Or(m.text(policy...), "Allow")
-		if m.groupKind() == kinds.CronJob && had != "Allow" && has == "Allow" {
+		had := cmp.Or(old.text(policy...), "Allow")
+		if m.groupKind() == kinds.CronJob && had != "Allow" && m.text(policy...) == "Allow" { // see default-restored
 			r.field(m, policy, "concurrencyPolicy Allow starts a Job while the one before still runs, and with the %s "+
 				"of %s only one runs at a time: keep it", had, old.place())
 		}

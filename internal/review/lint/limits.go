@@ -233,23 +233,13 @@ func checkContested(s *subject, r *reporter) {
 		autoscalers[target] = m
 	})
 	each(s, kinds.PodDisruptionBudget, func(m *manifest, budget *policyv1.PodDisruptionBudget) {
-		_, _, areAll := s.selected(m)
-		selected := s.podsWith(selectorOf(m.get("spec", "selector")), m, s.index) // {} selects all
+		selected := s.podsWith(labelSelector(budget.Spec.Selector), m, s.index) // {} selects all
 		for _, pods := range selected {
 			if other := budgets[pods.by.id]; other != nil && other.id != m.id && s.shareCluster(other, m) {
 				r.field(m, []string{"spec", "selector"}, "%s selects the pods of %s, too, and the API server evicts "+
 					"no pod with two budgets, so its node can't be drained: use one", other.named(), pods.by.id)
 			}
 			budgets[pods.by.id] = m
-		}
-		if !areAll || len(selected) != 1 || budget.Spec.MinAvailable == nil || autoscalers[selected[0].by.id] == nil {
-			return
-		}
-		autoscaler := autoscalers[selected[0].by.id]
-		replicas := int(autoscaler.number(1, "spec", "minReplicas"))
-		if bound := *budget.Spec.MinAvailable; !isShare(bound, 100, -1) && leastOf(bound, replicas) >= replicas {
-			r.field(m, []string{"spec", "minAvailable"}, "minAvailable %s allows no eviction at the minReplicas of "+
-				"%s, so nodes can't be drained then: set maxUnavailable: 1", &bound, autoscaler.named())
 		}
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,13 +45,8 @@ func newPodSet(m *manifest) (pods podSet, hasPods bool) {
 	if path == nil || !hasPods {
 		return podSet{}, false
 	}
-	keys, _ := m.get(append(slices.Clone(path[:len(path)-1]), "metadata", "labels")...).(map[string]any)
-	set := labels.Set{}
-	for key, value := range keys {
-		set[key], _ = value.(string)
-	}
 	typed := sync.OnceValue(func() *corev1.PodSpec { return convert[corev1.PodSpec](spec) })
-	return podSet{m, set, path, spec, typed}, true
+	return podSet{m, kinds.PodLabels(m.Object()), path, spec, typed}, true
 }
 
 // eachPods calls check for the valid pods of each workload, in order.
@@ -123,30 +117,7 @@ func (p podSet) hasPort(name string) bool {
 }
 
 // podSelector returns the selector of an object; nil if it has none, or selects all pods.
-func (m *manifest) podSelector() labels.Selector {
-	field := m.get(kinds.PodSelector(m.groupKind())...)
-	if m.groupKind() == kinds.Service {
-		field = map[string]any{"matchLabels": field}
-	}
-	if selector := selectorOf(field); selector != nil && !selector.Empty() {
-		return selector
-	}
-	return nil
-}
-
-// selectorOf returns the selector of a field with matchLabels and matchExpressions; nil if it is invalid, or there is
-// none.
-func selectorOf(field any) labels.Selector {
-	parsed := convert[metav1.LabelSelector](field)
-	if parsed == nil {
-		return nil
-	}
-	selector, err := metav1.LabelSelectorAsSelector(parsed)
-	if err != nil {
-		return nil
-	}
-	return selector
-}
+func (m *manifest) podSelector() labels.Selector { return kinds.SelectorOf(m.Object()) }
 
 // convert returns the typed value of a field; nil if it has another type, or does not exist.
 func convert[T any](field any) *T {
@@ -197,17 +168,17 @@ func (s *subject) podsWith(selector labels.Selector, m *manifest, x *index) (fou
 	return found
 }
 
-// podsBefore returns the pods that a workload had in the previous payload.
-func (s *subject) podsBefore(now podSet) (found []podSet) {
-	if s.previous == nil {
+// podsBefore returns the pods that a workload had in the previous payload; nil if there are none.
+func (s *subject) podsBefore(now podSet) *podSet {
+	old := s.previousOf(now.by)
+	if old == nil {
 		return nil
 	}
-	for _, pods := range s.previous.pods()[now.by.id.Namespace] {
-		if pods.by.id == now.by.id && s.shareCluster(pods.by, now.by) {
-			found = append(found, pods)
-		}
+	sets := s.previous.pods()[old.id.Namespace]
+	if i := slices.IndexFunc(sets, func(p podSet) bool { return p.by == old }); i >= 0 {
+		return &sets[i]
 	}
-	return found
+	return nil
 }
 
 // A podContainer is a container of pods, with the path of its field, whose keys are separated by |.

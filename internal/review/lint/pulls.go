@@ -25,8 +25,8 @@ func checkPullSecret(s *subject, r *reporter) {
 		for _, reference := range s.pullSecrets(s.index, c.pods) {
 			secret := s.present(kinds.NewID(kinds.Secret, by.id.Namespace, reference.Name), by)
 			if _, why := secret.registries(); why != "" {
-				r.field(by, field, "the kubelet can't log in to a registry with %s (%s:%d), which %s", secret.id,
-					secret.Path, secret.Line, why)
+				r.field(by, field, "the kubelet can't log in to a registry with %s (%s), which %s", secret.id,
+					secret.place(), why)
 				isReported[by] = true
 			}
 		}
@@ -41,11 +41,7 @@ func checkPullSecret(s *subject, r *reporter) {
 
 // isSameRepository reports whether an image has the name of the one before, regardless of its registry and version.
 func (c *container) isSameRepository() bool {
-	name := func(image string) string {
-		name, _, _ := strings.Cut(path.Base(image), ":")
-		return strings.TrimSuffix(name, "@sha256")
-	}
-	return name(c.Image) == name(c.before.Image)
+	return path.Base(parseImage(c.Image).repository) == path.Base(parseImage(c.before.Image).repository)
 }
 
 // registries returns the registries for which a pull secret has a password, and the reason why it has none; "" if there

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -35,23 +34,14 @@ func checkSharedService(s *subject, r *reporter) {
 		for _, stray := range pods {
 			for _, port := range service.Spec.Ports {
 				if home, why := s.homeOf(m, port, stray, pods); why != "" {
-					r.field(m, []string{"spec", "selector"}, "it selects the pods of %s (%s:%d) as well as those of "+
-						"%s, so they get a part of the requests to port %d, although %s: select by a label that they "+
-						"do not have", stray.by.id, stray.by.Path, stray.by.Line, home.by.id, port.Port, why)
+					r.field(m, []string{"spec", "selector"}, "it selects the pods of %s (%s) as well as those of %s, "+
+						"so they get a part of the requests to port %d, although %s: select by a label that they do "+
+						"not have", stray.by.id, stray.by.place(), home.by.id, port.Port, why)
 					break
 				}
 			}
 		}
 	})
-	for _, m := range s.byKind[kinds.EndpointSlice] {
-		id := kinds.NewID(kinds.Service, m.id.Namespace, m.text("metadata", "labels", "kubernetes.io/service-name"))
-		for _, service := range s.byID[id] {
-			if !m.isTombstone && !service.isTombstone && service.podSelector() != nil && s.shareCluster(m, service) {
-				r.field(m, []string{"endpoints"}, "a part of the requests to %s (%s:%d) goes to these addresses, "+
-					"beside the pods that it selects: drop them, or its selector", id, service.Path, service.Line)
-			}
-		}
-	}
 }
 
 // homeOf returns the pods that a port of a Service is for, if others that it selects seem not to answer there, and why.
@@ -76,73 +66,46 @@ func (s *subject) homeOf(m *manifest, port corev1.ServicePort, stray podSet, pod
 
 // wasSelected reports whether a Service of the previous payload selects the pods that a workload had there.
 func (s *subject) wasSelected(m *manifest, now podSet) bool {
-	for _, pods := range s.podsBefore(now) {
-		for _, old := range s.previous.byID[m.id] {
-			if selector := old.podSelector(); selector != nil && !old.isTombstone && selector.Matches(pods.labels) {
-				return true
-			}
-		}
+	old, before := s.previousOf(m), s.podsBefore(now)
+	if old == nil || before == nil {
+		return false
 	}
-	return false
+	selector := old.podSelector()
+	return selector != nil && selector.Matches(before.labels)
 }
 
-// sharesImage reports whether two sets of pods have an image in common, whatever its tag.
+// sharesImage reports whether two sets of pods have an image in common, whatever its version.
 func (p podSet) sharesImage(other podSet) bool {
-	a, b := p.typed(), other.typed()
-	return a == nil || b == nil || slices.ContainsFunc(a.Containers, func(container corev1.Container) bool {
-		return slices.ContainsFunc(b.Containers, func(other corev1.Container) bool {
-			return repositoryOf(container.Image) == repositoryOf(other.Image)
+	return slices.ContainsFunc(p.images(), func(a containerImage) bool {
+		return slices.ContainsFunc(other.images(), func(b containerImage) bool {
+			return parseImage(a.name).repository == parseImage(b.name).repository
 		})
 	})
 }
 
-// repositoryOf returns an image without its tag and digest.
-func repositoryOf(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	if tag := strings.LastIndex(image, ":"); tag > strings.LastIndex(image, "/") {
-		return image[:tag]
-	}
-	return image
-}
-
-// checkMovedPort looks for ports that containers no longer have, and that Services, probes or arguments still name.
+// checkMovedPort looks for ports that containers no longer declare and that Services still name, and for ports that
+// they declare and no longer listen on. Probes of other ports are left to killed-early.
 func checkMovedPort(s *subject, r *reporter) {
-	moved := map[*manifest][]int32{}
-	for _, sets := range s.pods() {
-		for _, pods := range sets {
-			for _, old := range s.podsBefore(pods) {
-				for _, port := range old.ports() {
-					if number := port.ContainerPort; pods.declares(number) {
-						reportListening(r, number, old, pods)
-					} else if len(pods.ports()) > 0 && !slices.Contains(moved[pods.by], number) {
-						moved[pods.by] = append(moved[pods.by], number)
-						reportProbes(r, number, old, pods)
-					}
-				}
+	s.podPairs(func(old, now podSet) {
+		for _, port := range old.ports() {
+			if now.declares(port.ContainerPort) {
+				reportListening(r, port.ContainerPort, old, now)
 			}
 		}
-	}
+	})
 	each(s, kinds.Service, func(m *manifest, service *corev1.Service) {
 		pods, _, _ := s.selected(m)
 		for i, port := range service.Spec.Ports {
 			number := cmp.Or(port.TargetPort.IntVal, port.Port)
-			if port.TargetPort.Type == intstr.String ||
-				slices.ContainsFunc(pods, func(p podSet) bool { return p.declares(number) }) {
+			isDeclared := slices.ContainsFunc(pods, func(p podSet) bool { return p.declares(number) })
+			if port.TargetPort.Type == intstr.String || isDeclared {
 				continue
 			}
 			for _, p := range pods {
-				path := []string{"spec", "ports", strconv.Itoa(i)}
-				isSame := slices.ContainsFunc(s.podsBefore(p), func(old podSet) bool {
-					return old.typed() != nil && p.typed() != nil && p.runsSame(old)
-				})
-				if had := s.targetBefore(m, p, port); isSame && p.declares(had) && len(moved[p.by]) == 0 {
-					r.field(m, path, "requests go to port %d, which %s (%s:%d) does not declare, and before they went "+
-						"to its port %d: correct targetPort", number, p.by.id, p.by.Path, p.by.Line, had)
-					break
-				}
-				if slices.Contains(moved[p.by], number) {
-					r.field(m, path, "requests go to port %d, which %s (%s:%d) no longer declares: set targetPort to "+
-						"one of its ports, by name if it has one", number, p.by.id, p.by.Path, p.by.Line)
+				if s.losesPort(m, p, port, number) {
+					r.field(m, []string{"spec", "ports", strconv.Itoa(i)}, "requests go to port %d, which %s (%s) does "+
+						"not declare, and in the previous release they went to a port that it declared: set "+
+						"targetPort to one of its ports, by name if it has one", number, p.by.id, p.by.place())
 					break
 				}
 			}
@@ -150,18 +113,31 @@ func checkMovedPort(s *subject, r *reporter) {
 	})
 }
 
-// reportProbes reports the probes of pods by the number of a port that the pods no longer declare.
-func reportProbes(r *reporter, number int32, old, pods podSet) {
-	containers, paths := pods.containers("containers", "initContainers")
-	for i, container := range containers {
-		for _, handler := range handlersOf(container) {
-			if handler.port == int64(number) {
-				r.field(pods.by, slices.Concat(paths[i], handler.path, []string{"port"}), "the %s asks port %d, which "+
-					"the container %s no longer declares (%s:%d does): name a port that it has", handler.path[0],
-					number, container["name"], old.by.where(), old.by.Line)
-			}
+// losesPort reports whether requests to a port of a Service went to a port that pods declared, and now go to a number
+// that they do not declare. Other programs may have ports that they do not declare.
+func (s *subject) losesPort(m *manifest, now podSet, port corev1.ServicePort, number int32) bool {
+	old, had := s.podsBefore(now), s.targetBefore(m, now, port)
+	if old == nil || !old.declares(had) || len(now.ports()) == 0 {
+		return false
+	}
+	return number == had || now.declares(had) && now.runsSame(*old)
+}
+
+// targetBefore returns the port of pods to which a port of a Service led in the previous payload; 0 if there is none.
+func (s *subject) targetBefore(m *manifest, now podSet, port corev1.ServicePort) int32 {
+	if !s.wasSelected(m, now) {
+		return 0
+	}
+	service := convert[corev1.Service](s.previousOf(m).Object().Object)
+	if service == nil {
+		return 0
+	}
+	for _, old := range service.Spec.Ports {
+		if old.Port == port.Port {
+			return s.podsBefore(now).targetOf(old)
 		}
 	}
+	return 0
 }
 
 // reportListening reports variables and arguments of pods that no longer name a port which the pods still declare.
@@ -175,9 +151,8 @@ func reportListening(r *reporter, number int32, old, pods podSet) {
 	}
 	for _, text := range now {
 		if had, isKnown := before[text.key]; isKnown && had.names(number) && anyPort.MatchString(text.value) {
-			r.field(pods.by, text.path, "%s named port %d in %s:%d, and the container still declares that port: "+
-				"change the ports of the container, its probes and its Services too", text.name(), number,
-				old.by.where(), old.by.Line)
+			r.field(pods.by, text.path, "%s named port %d in %s, and the container still declares that port: change "+
+				"the ports of the container, its probes and its Services too", text.name(), number, old.by.place())
 		}
 	}
 }
@@ -185,46 +160,24 @@ func reportListening(r *reporter, number int32, old, pods podSet) {
 // A loss is a field of a Service by which clients lose it.
 type loss struct {
 	isLost bool
-	field  string // path below spec
+	field  string // below spec
 	text   string
 }
 
 // checkServiceNarrowed looks for Services that serve fewer clients than before.
 func checkServiceNarrowed(s *subject, r *reporter) {
-	each(s, kinds.Service, func(m *manifest, now *corev1.Service) {
-		for _, old := range s.previous.byID[m.id] {
-			before := convert[corev1.Service](old.Object().Object)
-			if before == nil || old.isTombstone || !s.shareCluster(old, m) {
-				continue
-			}
-			for _, loss := range s.lossesOf(m, before.Spec, now.Spec) {
-				if loss.isLost {
-					r.field(m, strings.Split("spec."+loss.field, "."), "%s:%d %s", old.where(), old.Line, loss.text)
-				}
-			}
-			s.reportLostPorts(r, old, m, before.Spec.Ports, now.Spec.Ports)
-			s.reportGap(r, old, m)
+	s.pairs(func(old, m *manifest) {
+		before, now := convert[corev1.Service](old.Object().Object), convert[corev1.Service](m.Object().Object)
+		if m.groupKind() != kinds.Service || before == nil || now == nil {
+			return
 		}
+		for _, loss := range s.lossesOf(m, before.Spec, now.Spec) {
+			if loss.isLost {
+				r.field(m, []string{"spec", loss.field}, "%s %s", old.place(), loss.text)
+			}
+		}
+		s.reportLostPorts(r, old, m, before.Spec.Ports, now.Spec.Ports)
 	})
-	s.podPairs(func(old, now podSet) { s.reportHostPort(r, old, now) })
-}
-
-// reportHostPort reports pods on each node that no longer have a port of their nodes, if no Service has one for them.
-func (s *subject) reportHostPort(r *reporter, old, now podSet) {
-	isOutside := slices.ContainsFunc(s.byKind[kinds.Service], func(m *manifest) bool {
-		isOpen := slices.Contains([]string{"NodePort", "LoadBalancer"}, m.text("spec", "type"))
-		selector := m.podSelector()
-		return isOpen && selector != nil && selector.Matches(now.labels) && m.id.Namespace == now.by.id.Namespace
-	})
-	hasHostPort := func(port corev1.ContainerPort) bool { return port.HostPort > 0 }
-	if now.by.kind.Kind != "DaemonSet" || now.typed().HostNetwork || isOutside ||
-		slices.ContainsFunc(now.ports(), hasHostPort) {
-		return
-	}
-	if i := slices.IndexFunc(old.ports(), hasHostPort); i >= 0 && now.declares(old.ports()[i].ContainerPort) {
-		now.field(r, "containers", "%s:%d has hostPort %d, by which clients reach the pod of a node: keep it",
-			old.by.where(), old.by.Line, old.ports()[i].HostPort)
-	}
 }
 
 // lossesOf returns the losses of a Service by its own fields.
@@ -234,18 +187,15 @@ func (s *subject) lossesOf(m *manifest, before, now corev1.ServiceSpec) []loss {
 	isExternal := now.Type == corev1.ServiceTypeExternalName
 	isOutside := now.Type == corev1.ServiceTypeLoadBalancer || now.Type == corev1.ServiceTypeNodePort
 	wasBalanced := before.Type == corev1.ServiceTypeLoadBalancer
-	isNarrow := len(before.LoadBalancerSourceRanges) == 0
-	for _, had := range before.LoadBalancerSourceRanges {
-		isNarrow = isNarrow || !slices.Contains(now.LoadBalancerSourceRanges, had)
-	}
 	wasOutside := wasBalanced && now.Type != before.Type || before.Type == corev1.ServiceTypeNodePort && !isOutside
+	isShut := func(network string) bool { return !slices.Contains(now.LoadBalancerSourceRanges, network) }
+	ranges := before.LoadBalancerSourceRanges
+	isNarrow := len(ranges) == 0 || slices.ContainsFunc(ranges, isShut)
 	return []loss{
 		{isExternal && before.Type != now.Type, "type", "leads to pods, and with type ExternalName clients get " +
 			"another host: give that a Service of its own"},
 		{!isExternal && wasOutside, "type", fmt.Sprintf("has type %s, by which clients outside of the cluster reach "+
 			"it: keep the type", before.Type)},
-		{isOutside && before.LoadBalancerIP != "" && before.LoadBalancerIP != now.LoadBalancerIP, "loadBalancerIP",
-			"has the loadBalancerIP " + before.LoadBalancerIP + ", which clients still use: keep it"},
 		{!isExternal && len(before.Selector) > 0 && len(now.Selector) == 0, "selector", "has a selector: without " +
 			"spec.selector, the addresses of today's pods stay, even when these pods no longer exist: keep it"},
 		{isNarrow && len(now.LoadBalancerSourceRanges) > 0, "loadBalancerSourceRanges", "lets clients in that " +
@@ -264,63 +214,42 @@ func isLocal(spec corev1.ServiceSpec) bool {
 
 // reportLostPorts reports the ports that a Service no longer has. Clients of a headless Service use those of the pods.
 func (s *subject) reportLostPorts(r *reporter, old, m *manifest, before, now []corev1.ServicePort) {
-	isKept := old.text("spec", "clusterIP") == corev1.ClusterIPNone || m.text("spec", "type") == "ExternalName"
+	if old.text("spec", "clusterIP") == corev1.ClusterIPNone || m.text("spec", "type") == "ExternalName" {
+		return
+	}
 	indexOf := func(ports []corev1.ServicePort, port corev1.ServicePort) int {
 		return slices.IndexFunc(ports, func(other corev1.ServicePort) bool {
 			return other.Port == port.Port && isSameProtocol(other.Protocol, port.Protocol)
 		})
 	}
+	called := s.portsCalled(m.id)
+	haveMoved := slices.ContainsFunc(now, func(port corev1.ServicePort) bool {
+		return called[port.Port] && indexOf(before, port) < 0
+	})
 	for _, port := range before {
 		i := indexOf(now, port)
-		if i >= 0 {
-			if other := now[i].NodePort; other > 0 && port.NodePort > 0 && other != port.NodePort {
-				r.field(m, []string{"spec", "ports", strconv.Itoa(i), "nodePort"}, "%s:%d has nodePort %d, which "+
-					"clients outside of the cluster still use: keep it", old.where(), old.Line, port.NodePort)
-			}
-			continue
-		}
-		called := s.portsCalled(m.id)
-		haveMoved := !slices.Contains(called, port.Port) &&
-			slices.ContainsFunc(now, func(other corev1.ServicePort) bool {
-				return slices.Contains(called, other.Port) && indexOf(before, other) < 0
-			})
-		report, why := r.field, "which clients still use: keep it beside the new ports"
-		if haveMoved {
-			report, why = r.note, "and its clients in the payload use another port now: some fail until all are updated"
-		}
-		if !isKept {
-			report(m, []string{"spec", "ports"}, "%s:%d has port %d (%s), %s", old.where(), old.Line, port.Port,
-				cmp.Or(port.Protocol, corev1.ProtocolTCP), why)
+		if i < 0 && (called[port.Port] || !haveMoved) {
+			r.field(m, []string{"spec", "ports"}, "%s has port %d (%s), which clients still use: keep it beside the "+
+				"new ports", old.place(), port.Port, cmp.Or(port.Protocol, corev1.ProtocolTCP))
+		} else if i >= 0 && now[i].NodePort > 0 && port.NodePort > 0 && now[i].NodePort != port.NodePort {
+			r.field(m, []string{"spec", "ports", strconv.Itoa(i), "nodePort"}, "%s has nodePort %d, which clients "+
+				"outside of the cluster still use: keep it", old.place(), port.NodePort)
 		}
 	}
 }
 
 // portsCalled returns the ports of a Service that objects and texts of the payload name by their numbers.
-func (s *subject) portsCalled(service kinds.ID) (found []int32) {
+func (s *subject) portsCalled(service kinds.ID) map[int32]bool {
+	found := map[int32]bool{}
 	for _, c := range s.calls() {
-		if c.service == service {
-			found = append(found, c.port)
-		}
+		found[c.port] = found[c.port] || c.service == service
 	}
 	for _, use := range s.graph.Uses[service] {
 		for _, called := range use.By.calledPorts() {
 			if number, isNumber := called.port.(int64); isNumber && called.service == service {
-				found = append(found, int32(number)) //nolint:gosec // a port
+				found[int32(number)] = true //nolint:gosec // a port
 			}
 		}
 	}
 	return found
-}
-
-// reportGap reports a Service whose selector changes after the labels of its pods: in between, it selects none. The
-// rule no-endpoints-yet reports those that change before.
-func (s *subject) reportGap(r *reporter, old, m *manifest) {
-	former, pods := old.podSelector(), s.podsWith(m.podSelector(), m, s.index)
-	if len(pods) > 0 && before(pods[0].by, m) && len(s.podsWith(former, m, s.index)) == 0 &&
-		len(s.podsWith(former, old, s.previous)) > 0 {
-		workload := pods[0].by
-		r.field(m, []string{"spec", "selector"}, "the update changes it after %s (%s:%d), whose new pods do not have "+
-			"the labels %s: the Service loses its endpoints during the rollout: keep the labels for a release",
-			workload.id, workload.Path, workload.Line, former)
-	}
 }

@@ -1,15 +1,12 @@
 package lint
 
 import (
-	"fmt"
-	"maps"
 	"net"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -34,8 +31,6 @@ var (
 	// anyHost finds hosts, the scheme and user or the character before each, and its port.
 	anyHost = regexp.MustCompile(`((?:^|[^\w.$%/{}\\-])(?:[a-z+]+://(?:[^\s/@"']*@)?)?)` +
 		`([a-z0-9-]+(?:\.[a-z0-9-]+)*)(?::(\d+))?`)
-	// serviceVariable finds the variables that a container has for each Service of its namespace.
-	serviceVariable = regexp.MustCompile(`\$[({]([A-Z0-9_]+)_SERVICE_(?:HOST|PORT)`)
 	// hostKey finds variables and flags of hosts by their names.
 	hostKey = regexp.MustCompile(`(?i)host|addr|url|server|endpoint|upstream|service|peer|backend`)
 )
@@ -107,9 +102,8 @@ type call struct {
 	text
 	host    string // as it is written
 	service kinds.ID
-	pod     string // "" if it is not the host of a pod
-	port    int32  // 0 if it is not known
-	isFull  bool   // NAME.NAMESPACE.svc
+	port    int32 // 0 if it is not known
+	isFull  bool  // NAME.NAMESPACE.svc
 }
 
 // findCalls returns the hosts of Services in texts.
@@ -134,12 +128,6 @@ func (s *subject) findCalls() (found []call) {
 			if isScheme || c.port >= minPort || strings.Contains(host, ".") ||
 				isWhole && hostKey.MatchString(text.name()) {
 				found = append(found, c)
-			}
-		}
-		for _, match := range serviceVariable.FindAllStringSubmatch(text.value, -1) {
-			name := strings.ToLower(strings.ReplaceAll(match[1], "_", "-"))
-			if id := kinds.NewID(kinds.Service, text.by.id.Namespace, name); s.isInPrevious(id) {
-				found = append(found, call{text: text, host: match[1] + "_SERVICE_HOST", service: id})
 			}
 		}
 	}
@@ -179,59 +167,32 @@ func isWithin(value string, start, end int) bool {
 // with .svc.
 func (s *subject) serviceOf(text text, host string) (c call, isService bool) {
 	names := strings.Split(host, ".")
-	id := func(name, namespace string) kinds.ID { return kinds.NewID(kinds.Service, namespace, name) }
-	isKnown := func(id kinds.ID) bool { return len(s.byID[id]) > 0 || s.isInPrevious(id) }
-	own := text.by.id.Namespace
-	switch {
-	case len(names) > 3 && names[3] == "svc":
-		return call{text, host, id(names[1], names[2]), names[0], 0, true}, true
-	case len(names) > 2 && names[2] == "svc":
-		return call{text, host, id(names[0], names[1]), "", 0, true}, true
-	case len(names) == 1:
-		return call{text, host, id(host, own), "", 0, false}, isKnown(id(host, own))
-	case len(names) == 2 && isKnown(id(names[0], names[1])):
-		return call{text, host, id(names[0], names[1]), "", 0, false}, true
-	case len(names) == 2:
-		return call{text, host, id(names[1], own), names[0], 0, false}, isKnown(id(names[1], own))
-	case len(names) == 3:
-		return call{text, host, id(names[1], names[2]), names[0], 0, false}, isKnown(id(names[1], names[2]))
-	default:
-		return call{}, false
+	name, namespace := names[0], text.by.id.Namespace
+	if len(names) > 1 {
+		namespace = names[1]
 	}
+	id, isFull := kinds.NewID(kinds.Service, namespace, name), len(names) > 2
+	isService = isFull && names[2] == "svc" || !isFull && (len(s.byID[id]) > 0 || s.isInPrevious(id))
+	return call{text, host, id, 0, isFull}, isService
 }
 
 func checkUnreachableHost(s *subject, r *reporter) {
-	seen := map[*manifest]bool{}
 	for _, c := range s.calls() {
 		services := slices.DeleteFunc(slices.Clone(s.byID[c.service]), func(m *manifest) bool {
 			return m.isTombstone || !s.shareCluster(m, c.by)
 		})
-		switch {
-		case len(services) == 0:
+		if len(services) == 0 {
 			s.reportMissingHost(r, c)
-		case c.pods != nil && !seen[c.by] && resolverField(c.pods) != "":
-			seen[c.by] = true
-			reportResolver(r, c, *c.pods)
-		case c.pod != "":
-			s.reportPodHost(r, c)
-		case c.port > 0 && !slices.ContainsFunc(services, func(m *manifest) bool {
-			return m.servesPort(int64(c.port)) || m.text("spec", "clusterIP") == corev1.ClusterIPNone
-		}):
-			r.field(c.by, c.path, "%s (%s:%d) has no port %d, so requests to %s:%d get no answer: correct the port",
-				c.service, services[0].Path, services[0].Line, c.port, c.host, c.port)
+		} else if c.port > 0 && !slices.ContainsFunc(services, func(m *manifest) bool {
+			old := s.previousOf(m) // service-narrowed reports the ports that a Service loses
+			return m.servesPort(int64(c.port)) || m.text("spec", "clusterIP") == corev1.ClusterIPNone ||
+				old != nil && old.servesPort(int64(c.port))
+		}) {
+			r.field(c.by, c.path, "%s (%s) has no port %d, so requests to %s:%d get no answer: correct the port",
+				c.service, services[0].place(), c.port, c.host, c.port)
 		}
 	}
-	callers := slices.Concat(slices.Collect(maps.Values(s.callers()))...)
-	slices.SortFunc(callers, func(a, b caller) int { return strings.Compare(a.host, b.host) })
-	for _, c := range callers {
-		for _, old := range s.podsBefore(c.pods) { // settings have hosts for other programs as well
-			isNew := resolverField(&c.pods) != "" && resolverField(&old) == ""
-			if isNew && !seen[c.pods.by] && len(s.byID[c.service]) > 0 {
-				seen[c.pods.by] = true
-				reportResolver(r, c.call, c.pods)
-			}
-		}
-	}
+	s.reportResolvers(r)
 	each(s, kinds.Service, func(m *manifest, service *corev1.Service) {
 		if net.ParseIP(service.Spec.ExternalName) != nil {
 			r.field(m, []string{"spec", "externalName"}, "externalName is an address, which DNS takes for a name that "+
@@ -249,8 +210,8 @@ func (s *subject) reportMissingHost(r *reporter, c call) {
 	case len(s.byID[id]) > len(tombstonesOf(s.byID[id])): // on another cluster
 	case s.isInPrevious(id):
 		old := s.previous.byID[id][0]
-		r.field(c.by, c.path, "%s names the host %s, and the payload no longer has %s (%s:%d): name another host",
-			c.name(), c.host, id, old.where(), old.Line)
+		r.field(c.by, c.path, "%s names the host %s, and the payload no longer has %s (%s): name another host",
+			c.name(), c.host, id, old.place())
 	case c.isFull && (s.isSlip(c) || s.isNewHost(c.host) && creators.creatorOf(id) == "" &&
 		!s.hasForeignKinds(id.Namespace)):
 		r.field(c.by, c.path, "%s names the host %s, and nothing in the payload creates %s: correct the name, or "+
@@ -282,43 +243,30 @@ func (s *subject) isSlip(c call) bool {
 // maxSlip is the number of letters by which a misspelt host differs.
 const maxSlip = 2
 
-// reportPodHost reports the host of a pod that its StatefulSet does not have.
-func (s *subject) reportPodHost(r *reporter, c call) {
-	for _, pods := range s.pods()[c.service.Namespace] {
-		set := convert[appsv1.StatefulSet](pods.by.Object().Object)
-		suffix, isOf := strings.CutPrefix(c.pod, pods.by.id.Name+"-")
-		number, err := strconv.Atoi(suffix)
-		isSet := set != nil && pods.by.groupKind() == kinds.StatefulSet
-		if !isSet || !isOf || err != nil || !s.shareCluster(c.by, pods.by) {
-			continue
+// reportResolvers reports pods that name hosts of Services, and do not ask the resolver that knows them. The hosts in
+// settings may be for other programs, so that they count only if the resolver changes.
+func (s *subject) reportResolvers(r *reporter) {
+	first := map[*manifest]caller{}
+	for id, callers := range s.callers() {
+		for _, c := range callers {
+			field, old := resolverField(c.pods), s.podsBefore(c.pods)
+			isChanged := old != nil && resolverField(*old) == ""
+			known, isKnown := first[c.pods.by]
+			isUsed := len(s.byID[id]) > 0 && (c.call.pods != nil || isChanged)
+			if field != "" && isUsed && (!isKnown || c.host < known.host) {
+				first[c.pods.by] = c
+			}
 		}
-		replicas, isFixed := s.replicasOf([]podSet{pods})
-		start := 0
-		if set.Spec.Ordinals != nil {
-			start = int(set.Spec.Ordinals.Start)
-		}
-		why := ""
-		switch {
-		case set.Spec.ServiceName != c.service.Name:
-			why = fmt.Sprintf("its serviceName is %q", set.Spec.ServiceName)
-		case number < start || isFixed && number >= start+replicas:
-			why = fmt.Sprintf("it has %s, from number %d", printable.Count(replicas, "replica"), start)
-		}
-		if why != "" {
-			r.field(c.by, c.path, "%s (%s:%d) has no pod with the host %s: %s", pods.by.id, pods.by.Path, pods.by.Line,
-				c.host, why)
-		}
+	}
+	for _, c := range first {
+		field := resolverField(c.pods)
+		c.pods.field(r, field, "with %s the pods use the resolver of the node, which does not find the host %s: set "+
+			"dnsPolicy to ClusterFirst, or to ClusterFirstWithHostNet in the network of the node", field, c.host)
 	}
 }
 
-func reportResolver(r *reporter, c call, pods podSet) {
-	field := resolverField(&pods)
-	pods.field(r, field, "with %s the pods use the resolver of the node, which does not find the host %s: set "+
-		"dnsPolicy to ClusterFirst, or to ClusterFirstWithHostNet in the network of the node", field, c.host)
-}
-
 // resolverField returns the field by which pods do not ask the resolver of the cluster; "" if they do.
-func resolverField(pods *podSet) string {
+func resolverField(pods podSet) string {
 	spec := pods.typed()
 	switch {
 	case spec == nil || spec.DNSConfig != nil:

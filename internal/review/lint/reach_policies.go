@@ -18,6 +18,11 @@ import (
 
 // This rule is about requests that NetworkPolicies no longer allow.
 
+const (
+	ingress = networkingv1.PolicyTypeIngress
+	egress  = networkingv1.PolicyTypeEgress
+)
+
 // A network is the NetworkPolicies of a payload.
 type network struct {
 	*subject
@@ -47,59 +52,53 @@ func (s *subject) networkOf(x *index) network {
 	n := network{s, x, map[string][]restriction{}}
 	for _, m := range x.byKind[kinds.NetworkPolicy] {
 		typed := convert[networkingv1.NetworkPolicy](m.Object().Object)
-		selector := selectorOf(m.get("spec", "podSelector"))
-		if typed == nil || m.isTombstone || selector == nil {
+		if typed == nil || m.isTombstone {
 			continue
 		}
-		ingress := restriction{m, networkingv1.PolicyTypeIngress, selector, typed.Spec.Ingress}
-		egress := restriction{m, networkingv1.PolicyTypeEgress, selector, nil}
+		var outgoing []networkingv1.NetworkPolicyIngressRule
 		for _, rule := range typed.Spec.Egress {
-			egress.rules = append(egress.rules, networkingv1.NetworkPolicyIngressRule{Ports: rule.Ports, From: rule.To})
+			outgoing = append(outgoing, networkingv1.NetworkPolicyIngressRule{Ports: rule.Ports, From: rule.To})
 		}
-		types := typed.Spec.PolicyTypes
-		if len(types) == 0 || slices.Contains(types, ingress.direction) {
-			n.restrictions[m.id.Namespace] = append(n.restrictions[m.id.Namespace], ingress)
+		types, selector := typed.Spec.PolicyTypes, labelSelector(&typed.Spec.PodSelector)
+		if len(types) == 0 || slices.Contains(types, ingress) {
+			n.add(restriction{m, ingress, selector, typed.Spec.Ingress})
 		}
-		if len(types) == 0 && len(egress.rules) > 0 || slices.Contains(types, egress.direction) {
-			n.restrictions[m.id.Namespace] = append(n.restrictions[m.id.Namespace], egress)
+		if len(types) == 0 && len(outgoing) > 0 || slices.Contains(types, egress) {
+			n.add(restriction{m, egress, selector, outgoing})
 		}
 	}
 	return n
 }
 
+func (n network) add(r restriction) {
+	n.restrictions[r.by.id.Namespace] = append(n.restrictions[r.by.id.Namespace], r)
+}
+
 // closed returns the restrictions of pods in a direction, if none allows a request. Policies are not for pods
 // in the network of a node.
 func (n network) closed(direction networkingv1.PolicyType, q request) (found []restriction) {
-	pods := q.to
-	if direction == networkingv1.PolicyTypeEgress {
-		pods = q.from
+	pods, other := q.to, q.from
+	if direction == egress {
+		pods, other = q.from, q.to
 	}
 	if spec := pods.typed(); spec == nil || spec.HostNetwork {
 		return nil
 	}
 	for _, policy := range n.restrictions[pods.by.id.Namespace] {
-		if policy.direction == direction && policy.selector.Matches(pods.labels) && n.shareCluster(policy.by, pods.by) {
-			found = append(found, policy)
-			if slices.ContainsFunc(policy.rules, func(rule networkingv1.NetworkPolicyIngressRule) bool {
-				return n.allows(policy, rule, q)
-			}) {
+		if policy.direction != direction || !policy.selector.Matches(pods.labels) ||
+			!n.shareCluster(policy.by, pods.by) {
+			continue
+		}
+		found = append(found, policy)
+		for _, rule := range policy.rules {
+			meets := func(peer networkingv1.NetworkPolicyPeer) bool { return n.meets(policy, peer, other, q.isOutside) }
+			if (len(rule.Ports) == 0 || slices.ContainsFunc(rule.Ports, q.isTo)) &&
+				(len(rule.From) == 0 || slices.ContainsFunc(rule.From, meets)) {
 				return nil
 			}
 		}
 	}
 	return found
-}
-
-// allows reports whether a rule allows a request.
-func (n network) allows(policy restriction, rule networkingv1.NetworkPolicyIngressRule, q request) bool {
-	other := q.from
-	if policy.direction == networkingv1.PolicyTypeEgress {
-		other = q.to
-	}
-	return (len(rule.Ports) == 0 || slices.ContainsFunc(rule.Ports, q.isTo)) &&
-		(len(rule.From) == 0 || slices.ContainsFunc(rule.From, func(peer networkingv1.NetworkPolicyPeer) bool {
-			return n.meets(policy, peer, other, q.isOutside)
-		}))
 }
 
 // isTo reports whether a request may be to a port of a policy.
@@ -121,17 +120,16 @@ func (r request) isTo(port networkingv1.NetworkPolicyPort) bool {
 
 // meets reports whether a peer of a policy may be some pods; if these are nil, whether it may be any.
 func (n network) meets(policy restriction, peer networkingv1.NetworkPolicyPeer, pods *podSet, isOutside bool) bool {
-	isNear := peer.NamespaceSelector == nil
+	isNear, selector := peer.NamespaceSelector == nil, labelSelector(peer.PodSelector)
 	switch {
 	case peer.IPBlock != nil:
 		return true
 	case isOutside || pods == nil && !isNear:
 		return !isNear
 	case pods == nil:
-		return n.subject.othersMakePods(policy.by.id.Namespace) ||
-			len(n.podsWith(labelSelector(peer.PodSelector), policy.by, n.index)) > 0
+		return n.othersMakePods(policy.by.id.Namespace) || len(n.podsWith(selector, policy.by, n.index)) > 0
 	case isNear:
-		return pods.by.id.Namespace == policy.by.id.Namespace && labelSelector(peer.PodSelector).Matches(pods.labels)
+		return pods.by.id.Namespace == policy.by.id.Namespace && selector.Matches(pods.labels)
 	}
 	for _, m := range n.namespaces(pods.by.id.Namespace) {
 		set := labels.Merge(m.Object().GetLabels(), map[string]string{corev1.LabelMetadataName: m.id.Name})
@@ -139,7 +137,7 @@ func (n network) meets(policy restriction, peer networkingv1.NetworkPolicyPeer, 
 			return false
 		}
 	}
-	return peer.PodSelector == nil || labelSelector(peer.PodSelector).Matches(pods.labels)
+	return peer.PodSelector == nil || selector.Matches(pods.labels)
 }
 
 // labelSelector returns a selector that matches nothing if it is invalid, or there is none.
@@ -151,14 +149,12 @@ func labelSelector(field *metav1.LabelSelector) labels.Selector {
 	return selector
 }
 
-// A policyChecker reports requests that the policies of this payload do not allow, and those of the previous one do.
+// A policyChecker finds requests that the policies of this payload do not allow, and those of the previous one do.
 type policyChecker struct {
 	*subject
-	*reporter
 	now, before network
 	callers     map[kinds.ID][]caller
-	// why the requests are needed that are no longer allowed, by their targets
-	closed map[restrictionKey]map[string]string
+	closed      map[restrictionKey]map[string]string // why the requests are needed, by their targets
 }
 
 // A restrictionKey is a direction of a NetworkPolicy.
@@ -169,20 +165,17 @@ type restrictionKey struct {
 
 func checkPolicyClosed(s *subject, r *reporter) {
 	closed := map[restrictionKey]map[string]string{}
-	c := policyChecker{s, r, s.networkOf(s.index), s.networkOf(s.previous), s.callers(), closed}
+	c := policyChecker{s, s.networkOf(s.index), s.networkOf(s.previous), s.callers(), closed}
 	if len(c.now.restrictions) == 0 {
 		return
 	}
 	each(s, kinds.Service, func(m *manifest, service *corev1.Service) {
-		if len(c.now.restrictions[m.id.Namespace]) == 0 && len(c.callers[m.id]) == 0 {
-			return
-		}
 		pods, _, _ := s.selected(m)
 		for _, p := range pods {
 			for _, port := range service.Spec.Ports {
 				number := p.targetOf(port)
 				q := request{to: &p, port: number, before: s.targetBefore(m, p, port), protocol: port.Protocol}
-				if p.declares(number) && !c.report(networkingv1.PolicyTypeIngress, q, m.id.String()+" leads there") {
+				if p.declares(number) && !c.isClosed(ingress, q, m.id.String()+" leads there") {
 					c.checkClients(m, q, port)
 				}
 			}
@@ -191,17 +184,8 @@ func checkPolicyClosed(s *subject, r *reporter) {
 	c.checkNames()
 	for key, targets := range c.closed {
 		field, names := strings.ToLower(string(key.direction)), sortedKeys(targets)
-		report := func(names []string) {
-			r.field(key.by, []string{"spec", field}, "its %s allows no requests to %s, and %s", field,
-				printable.Few(names, maxParts), targets[names[0]])
-		}
-		if len(names) > maxParts {
-			report(names)
-			continue
-		}
-		for i := range names {
-			report(names[i : i+1])
-		}
+		r.field(key.by, []string{"spec", field}, "its %s allows no requests to %s, and %s", field,
+			printable.Few(names, maxParts), targets[names[0]])
 	}
 }
 
@@ -211,51 +195,44 @@ func (c policyChecker) checkClients(m *manifest, q request, port corev1.ServiceP
 		if use.By.groupKind() == kinds.Ingress && len(c.byKind[kinds.IngressClass]) == 0 {
 			outside := q
 			outside.isOutside = true
-			c.report(networkingv1.PolicyTypeIngress, outside, fmt.Sprintf("the controller of %s (%s:%d) sends "+
-				"requests there from another namespace", use.By.id, use.By.Path, use.By.Line))
+			c.isClosed(ingress, outside, fmt.Sprintf("the controller of %s (%s) sends requests there from another "+
+				"namespace", use.By.id, use.By.place()))
 		}
 	}
 	isHeadless := m.text("spec", "clusterIP") == corev1.ClusterIPNone
 	for _, caller := range c.callers[m.id] {
 		if by := caller.pods.by; by.id != q.to.by.id && (isHeadless || caller.port == 0 || caller.port == port.Port) {
 			q.from = &caller.pods
-			why := fmt.Sprintf("%s (%s:%d) calls the host %s", by.id, by.Path, by.Line, caller.host)
-			c.report(networkingv1.PolicyTypeIngress, q, why)
-			c.report(networkingv1.PolicyTypeEgress, q, why)
+			why := fmt.Sprintf("%s (%s) calls the host %s", by.id, by.place(), caller.host)
+			c.isClosed(ingress, q, why)
+			c.isClosed(egress, q, why)
 		}
 	}
 }
 
-// checkNames checks that pods can resolve names, if they call others by name or policies name pods that they may call.
+// checkNames checks that pods whose policies allow requests to other pods can resolve their names.
 func (c policyChecker) checkNames() {
-	isCaller := map[*manifest]bool{}
-	for _, callers := range c.callers {
-		for _, caller := range callers {
-			isCaller[caller.pods.by] = true
-		}
+	callsPods := func(policy restriction) bool {
+		return slices.ContainsFunc(policy.rules, func(rule networkingv1.NetworkPolicyIngressRule) bool {
+			return slices.ContainsFunc(rule.From, func(peer networkingv1.NetworkPolicyPeer) bool {
+				return peer.PodSelector != nil
+			})
+		})
 	}
 	for namespace := range c.now.restrictions {
 		for _, p := range c.pods()[namespace] {
 			q := request{from: &p, port: 53, before: 53, protocol: corev1.ProtocolUDP}
-			found := c.now.closed(networkingv1.PolicyTypeEgress, q)
-			isNear := slices.ContainsFunc(found, func(policy restriction) bool {
-				return slices.ContainsFunc(policy.rules, func(rule networkingv1.NetworkPolicyIngressRule) bool {
-					return slices.ContainsFunc(rule.From, func(peer networkingv1.NetworkPolicyPeer) bool {
-						return peer.PodSelector != nil
-					})
-				})
-			})
 			other := q
 			other.port = 5353 // port of the pods for DNS in OpenShift
-			if (isNear || isCaller[p.by]) && len(c.now.closed(networkingv1.PolicyTypeEgress, other)) > 0 {
-				c.report(networkingv1.PolicyTypeEgress, q, "its pods can't resolve names without that")
+			if slices.ContainsFunc(c.now.closed(egress, q), callsPods) && len(c.now.closed(egress, other)) > 0 {
+				c.isClosed(egress, q, "its pods can't resolve names without that")
 			}
 		}
 	}
 }
 
-// report reports a request that policies no longer allow, and returns whether they do not.
-func (c policyChecker) report(direction networkingv1.PolicyType, q request, why string) (isClosed bool) {
+// isClosed reports whether policies do not allow a request, and records it if they did before.
+func (c policyChecker) isClosed(direction networkingv1.PolicyType, q request, why string) bool {
 	found := c.now.closed(direction, q)
 	if len(found) == 0 {
 		return false
@@ -272,44 +249,23 @@ func (c policyChecker) report(direction networkingv1.PolicyType, q request, why 
 	if q.from != nil {
 		target += " from " + q.from.by.id.String()
 	}
-	first := found[0]
-	key := restrictionKey{first.by, direction}
-	if _, isKnown := c.closed[key]; !isKnown {
+	key := restrictionKey{found[0].by, direction}
+	if c.closed[key] == nil {
 		c.closed[key] = map[string]string{}
 	}
-	c.closed[key][target] = cmp.Or(c.closed[key][target], why+": "+first.describe())
+	c.closed[key][target] = cmp.Or(c.closed[key][target], why+": "+found[0].describe())
 	return true
 }
 
-// oneBefore returns the pods of a workload in the previous payload; nil if it has none.
+// oneBefore returns the pods that some pods were in the previous payload; nil if there are none.
 func (c policyChecker) oneBefore(pods *podSet) *podSet {
-	if pods != nil {
-		for _, old := range c.podsBefore(*pods) {
-			return &old
-		}
+	if pods == nil {
+		return nil
 	}
-	return nil
+	return c.podsBefore(*pods)
 }
 
-// targetBefore returns the port of pods to which a port of a Service led in the previous payload; 0 if there is none.
-func (s *subject) targetBefore(m *manifest, now podSet, port corev1.ServicePort) int32 {
-	for _, m := range s.previous.byID[m.id] {
-		service, selector := convert[corev1.Service](m.Object().Object), m.podSelector()
-		if service == nil || m.isTombstone || selector == nil {
-			continue
-		}
-		for _, old := range service.Spec.Ports {
-			for _, pods := range s.podsBefore(now) {
-				if old.Port == port.Port && selector.Matches(pods.labels) {
-					return pods.targetOf(old)
-				}
-			}
-		}
-	}
-	return 0
-}
-
-// describe returns the ports and peers of a restriction.
+// describe returns what would have to change of a restriction.
 func (r restriction) describe() string {
 	var parts []string
 	for _, rule := range r.rules {
@@ -330,5 +286,5 @@ func (r restriction) describe() string {
 	return "correct its rules (" + printable.Few(parts, maxParts) + "), or add one"
 }
 
-// maxParts limits the ports and peers that a sentence names, and the findings about one direction of a policy.
+// maxParts limits the ports and peers that a message names.
 const maxParts = 4

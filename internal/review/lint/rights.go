@@ -27,10 +27,9 @@ func rightsRules() []Rule {
 // have run.
 func (s *subject) programs(report func(old, now podSet)) {
 	s.eachPods(func(now podSet, _ *corev1.PodSpec) {
-		for _, old := range s.podsBefore(now) {
-			if !now.by.isTest && now.by.groupKind() != kinds.Job && old.typed() != nil {
-				report(old, now)
-			}
+		old := s.podsBefore(now)
+		if old != nil && old.typed() != nil && !now.by.isTest && now.by.groupKind() != kinds.Job {
+			report(*old, now)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -24,22 +25,24 @@ func runningRules() []Rule {
 
 func checkBudgetWithoutEviction(s *subject, r *reporter) {
 	each(s, kinds.PodDisruptionBudget, func(m *manifest, budget *policyv1.PodDisruptionBudget) {
+		const effect = "so no node that has one of its pods can be drained"
 		pods, _, areAll := s.selected(m)
-		total, isFixed := s.replicasOf(pods)
+		least, scaler := s.leastReplicas(pods)
 		switch spec := budget.Spec; {
 		case spec.MaxUnavailable != nil && isShare(*spec.MaxUnavailable, 0, 0):
-			r.field(m, []string{"spec", "maxUnavailable"},
-				"maxUnavailable %s allows no eviction, so no node that has one of its pods can be drained: allow 1",
-				spec.MaxUnavailable)
+			r.field(m, []string{"spec", "maxUnavailable"}, "maxUnavailable %s allows no eviction, %s: allow 1",
+				spec.MaxUnavailable, effect)
 		case spec.MinAvailable != nil && isShare(*spec.MinAvailable, 100, -1):
-			r.field(m, []string{"spec", "minAvailable"},
-				"minAvailable %s allows no eviction, so no node that has one of its pods can be drained: set "+
-					"maxUnavailable: 1", spec.MinAvailable)
-		case spec.MinAvailable != nil && areAll && isFixed && total > 0 && leastOf(*spec.MinAvailable, total) >= total:
-			r.field(m, []string{"spec", "minAvailable"},
-				"minAvailable %s of %s allows no eviction, so no node that has one of its pods can be drained: set "+
-					"maxUnavailable: 1, or raise the replicas of %s (%s:%d)",
-				spec.MinAvailable, printable.Count(total, "replica"), pods[0].by.id, pods[0].by.Path, pods[0].by.Line)
+			r.field(m, []string{"spec", "minAvailable"}, "minAvailable %s allows no eviction, %s: set maxUnavailable: 1",
+				spec.MinAvailable, effect)
+		case spec.MinAvailable == nil || !areAll || least == 0 || leastOf(*spec.MinAvailable, least) < least:
+		case scaler.groupKind() == kinds.HorizontalPodAutoscaler:
+			r.field(m, []string{"spec", "minAvailable"}, "minAvailable %s allows no eviction at the minReplicas of %s "+
+				"(%s), %s: set maxUnavailable: 1", spec.MinAvailable, scaler.id, scaler.place(), effect)
+		default:
+			r.field(m, []string{"spec", "minAvailable"}, "minAvailable %s allows no eviction with %s, %s: set "+
+				"maxUnavailable: 1, or raise the replicas of %s (%s)", spec.MinAvailable,
+				printable.Count(least, "replica"), effect, scaler.id, scaler.place())
 		}
 	})
 }
@@ -61,24 +64,18 @@ func isShare(bound intstr.IntOrString, percent, pods int) bool {
 	return int(bound.IntVal) == pods
 }
 
-// replicasOf returns the number of pods of some workloads, and whether it stays so: an autoscaler may change it, and a
-// DaemonSet has as many as there are nodes.
-func (s *subject) replicasOf(pods []podSet) (total int, isFixed bool) {
+// leastReplicas returns the number of pods that some workloads have at least, and the object that sets it; 0 if it is not
+// known, as for a DaemonSet, which has as many as there are nodes.
+func (s *subject) leastReplicas(pods []podSet) (total int, by *manifest) {
 	for _, set := range pods {
-		scaled := slices.ContainsFunc(s.byKind[kinds.HorizontalPodAutoscaler], func(m *manifest) bool {
-			target, _ := kinds.ScaleTarget(m.Object())
-			return target == set.by.id
-		})
-		if scaled || !slices.Contains([]string{"Deployment", "StatefulSet", "ReplicaSet"}, set.by.kind.Kind) {
-			return 0, false
+		setter := cmp.Or(s.autoscalerOf(set.by.id), set.by)
+		isOther := setter != set.by && setter.groupKind() != kinds.HorizontalPodAutoscaler
+		if isOther || !set.restarts() || set.by.groupKind() == kinds.DaemonSet {
+			return 0, nil
 		}
-		replicas, isSet := set.by.get("spec", "replicas").(int64)
-		if !isSet {
-			replicas = 1
-		}
-		total += int(replicas)
+		total, by = total+int(s.leastPods(set.by)), cmp.Or(by, setter)
 	}
-	return total, true
+	return total, by
 }
 
 // checkUnmeasuredAutoscaler looks for autoscalers by utilization, a share of what pods request, of pods without

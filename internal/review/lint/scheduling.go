@@ -171,10 +171,11 @@ func (s *subject) checkNeighbours(pods podSet, spec *corev1.PodSpec, r *reporter
 // wereTogether reports whether pods could be on one node in the previous payload. In a first release, there may be
 // nodes for all of them.
 func (s *subject) wereTogether(now podSet) bool {
-	return slices.ContainsFunc(s.podsBefore(now), func(old podSet) bool {
-		spec := old.typed()
-		return spec != nil && (spec.Affinity == nil || spec.Affinity.PodAntiAffinity == nil)
-	})
+	old := s.podsBefore(now)
+	if old == nil || old.typed() == nil {
+		return false
+	}
+	return old.typed().Affinity == nil || old.typed().Affinity.PodAntiAffinity == nil
 }
 
 // selectorFor returns the selector of a term for all pods of the own namespace; nil if it is for others.

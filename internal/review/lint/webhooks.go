@@ -181,11 +181,10 @@ func checkWebhookUnanswered(s *subject, r *reporter) {
 func (n network) checkServer(r *reporter, m *manifest, called calledPort) {
 	service, path := n.present(called.service, m), called.path[:slices.Index(called.path, "service")]
 	pods := n.podsBehind(called.service, m)
-	total, isFixed := n.replicasOf(pods)
 	config, _ := fieldAt(m.Object().Object, path).(map[string]any)
 	policy := n.isolatingPolicy(service, called.port, pods)
 	switch {
-	case len(pods) > 0 && isFixed && total == 0:
+	case len(pods) > 0 && n.areOff(pods):
 		r.field(m, append(path, "service"), "the server behind it, %s, has replicas: 0, so all requests fail that "+
 			"need its answer: run it, or remove this", pods[0].by.named())
 	case n.isAstray(service, pods):
@@ -199,6 +198,14 @@ func (n network) checkServer(r *reporter, m *manifest, called calledPort) {
 			"server trusts no answer, and refuses all requests that need one: set it, or have it injected, as by the "+
 			"annotation cert-manager.io/inject-ca-from", called.service.Name, called.service.Namespace)
 	}
+}
+
+// areOff reports whether none of some workloads has pods, and none had any before: switched-off reports the others.
+func (s *subject) areOff(all []podSet) bool {
+	return !slices.ContainsFunc(all, func(p podSet) bool {
+		old := s.previousOf(p.by)
+		return !p.restarts() || s.leastPods(p.by) > 0 || old != nil && old.number(1, "spec", "replicas") > 0
+	})
 }
 
 // isAstray reports whether a Service has another selector than in the previous payload, and now leads to pods that

@@ -62,9 +62,11 @@ func (o *ObjectPlan) findRestart(before, planned map[string]any) {
 		return
 	}
 	hasPods := replicasOf(before) > 0 && replicasOf(planned) > 0
+	template, _, _ := unstructured.NestedMap(planned, "spec", "template")
 	isRolled := !isHeld(planned) && len(o.Refused()) == 0 &&
 		slices.ContainsFunc(o.Changes, func(change FieldChange) bool {
-			return strings.HasPrefix(change.Path.String(), "spec.template") && !fields.IsSamePod(change.Difference)
+			return strings.HasPrefix(change.Path.String(), "spec.template") &&
+				!fields.IsSamePod(change.Difference, template)
 		})
 	o.Restarts = hasPods && (o.Recreated || isRolled)
 }

@@ -127,7 +127,7 @@ func (c *comparer) unreachable(before, after []*payload.Manifest) (found []Warni
 func whyLost(before, after *payload.Manifest, old, now []*payload.Manifest) string {
 	address, _, _ := unstructured.NestedString(after.Object().Object, "spec", "clusterIP")
 	switch {
-	case !selects(after):
+	case kinds.SelectorOf(after.Object()) == nil:
 		return ""
 	case len(now) == 0:
 		return fmt.Sprintf("it reached %s, and selects no pods of the new release", old[0].ID())
@@ -149,12 +149,6 @@ func whyLost(before, after *payload.Manifest, old, now []*payload.Manifest) stri
 		}
 	}
 	return ""
-}
-
-// selects reports whether a Service has a selector.
-func selects(service *payload.Manifest) bool {
-	selector, _, _ := unstructured.NestedMap(service.Object().Object, "spec", "selector")
-	return len(selector) > 0
 }
 
 // isOutside reports whether clients outside of the cluster reach a Service by its type.
