@@ -83,13 +83,15 @@ func (p podSet) sharesImage(other podSet) bool {
 	})
 }
 
-// checkMovedPort looks for ports that containers no longer declare and that Services still name, and for ports that
-// they declare and no longer listen on. Probes of other ports are left to killed-early.
+// checkMovedPort looks for ports that containers no longer declare and that Services or probes still name, and for ports
+// that they declare and no longer listen on.
 func checkMovedPort(s *subject, r *reporter) {
 	s.podPairs(func(old, now podSet) {
 		for _, port := range old.ports() {
 			if now.declares(port.ContainerPort) {
 				reportListening(r, port.ContainerPort, old, now)
+			} else if len(now.ports()) > 0 {
+				reportProbes(r, port.ContainerPort, old, now)
 			}
 		}
 	})
@@ -138,6 +140,20 @@ func (s *subject) targetBefore(m *manifest, now podSet, port corev1.ServicePort)
 		}
 	}
 	return 0
+}
+
+// reportProbes reports the probes of pods by the number of a port that the pods no longer declare.
+func reportProbes(r *reporter, number int32, old, pods podSet) {
+	containers, paths := pods.containers("containers", "initContainers")
+	for i, container := range containers {
+		for _, handler := range handlersOf(container) {
+			if handler.port == int64(number) {
+				r.field(pods.by, slices.Concat(paths[i], handler.path, []string{"port"}), "the %s asks port %d, which "+
+					"the container %s no longer declares (%s does): name a port that it has", handler.path[0],
+					number, container["name"], old.by.place())
+			}
+		}
+	}
 }
 
 // reportListening reports variables and arguments of pods that no longer name a port which the pods still declare.
