@@ -140,8 +140,8 @@ func checkSharedClaim(old, m, claim *manifest, path []string, r *reporter) {
 	switch {
 	case modes[0] == "ReadWriteOncePod":
 		r.field(m, path, "%s (%s) is ReadWriteOncePod, so only one of the %d pods that an update runs at a time "+
-			"starts: set strategy.type Recreate for a single pod, or use ReadWriteMany for several", claim.id, claim.place(),
-			replicas+surge)
+			"starts: set strategy.type Recreate for a single pod, or use ReadWriteMany for several", claim.id,
+			claim.place(), replicas+surge)
 	case modes[0] != "ReadWriteOnce" || old == nil:
 	case replicas > 1 && (old.number(1, "spec", "replicas") < 2 || !old.mounts(claim)):
 		r.field(m, path, "%s (%s) is ReadWriteOnce, so of %d pods those on other nodes than the first one do not "+

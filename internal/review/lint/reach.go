@@ -83,8 +83,8 @@ func (p podSet) sharesImage(other podSet) bool {
 	})
 }
 
-// checkMovedPort looks for ports that containers no longer declare and that Services or probes still name, and for ports
-// that they declare and no longer listen on.
+// checkMovedPort looks for ports that containers no longer declare and that Services or probes still name, and for
+// ports that they declare and no longer listen on.
 func checkMovedPort(s *subject, r *reporter) {
 	s.podPairs(func(old, now podSet) {
 		for _, port := range old.ports() {
@@ -105,8 +105,8 @@ func checkMovedPort(s *subject, r *reporter) {
 			}
 			for _, p := range pods {
 				if s.losesPort(m, p, port, number) {
-					r.field(m, []string{"spec", "ports", strconv.Itoa(i)}, "requests go to port %d, which %s (%s) does "+
-						"not declare, and in the previous release they went to a port that it declared: set "+
+					r.field(m, []string{"spec", "ports", strconv.Itoa(i)}, "requests go to port %d, which %s (%s) "+
+						"does not declare, and in the previous release they went to a port that it declared: set "+
 						"targetPort to one of its ports, by name if it has one", number, p.by.id, p.by.place())
 					break
 				}

@@ -33,8 +33,8 @@ func checkBudgetWithoutEviction(s *subject, r *reporter) {
 			r.field(m, []string{"spec", "maxUnavailable"}, "maxUnavailable %s allows no eviction, %s: allow 1",
 				spec.MaxUnavailable, effect)
 		case spec.MinAvailable != nil && isShare(*spec.MinAvailable, 100, -1):
-			r.field(m, []string{"spec", "minAvailable"}, "minAvailable %s allows no eviction, %s: set maxUnavailable: 1",
-				spec.MinAvailable, effect)
+			r.field(m, []string{"spec", "minAvailable"}, "minAvailable %s allows no eviction, %s: set "+
+				"maxUnavailable: 1", spec.MinAvailable, effect)
 		case spec.MinAvailable == nil || !areAll || least == 0 || leastOf(*spec.MinAvailable, least) < least:
 		case scaler.groupKind() == kinds.HorizontalPodAutoscaler:
 			r.field(m, []string{"spec", "minAvailable"}, "minAvailable %s allows no eviction at the minReplicas of %s "+
@@ -64,8 +64,8 @@ func isShare(bound intstr.IntOrString, percent, pods int) bool {
 	return int(bound.IntVal) == pods
 }
 
-// leastReplicas returns the number of pods that some workloads have at least, and the object that sets it; 0 if it is not
-// known, as for a DaemonSet, which has as many as there are nodes.
+// leastReplicas returns the number of pods that some workloads have at least, and the object that sets it; 0 if it is
+// not known, as for a DaemonSet, which has as many as there are nodes.
 func (s *subject) leastReplicas(pods []podSet) (total int, by *manifest) {
 	for _, set := range pods {
 		setter := cmp.Or(s.autoscalerOf(set.by.id), set.by)
