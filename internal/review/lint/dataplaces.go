@@ -234,8 +234,14 @@ func placeAt(places []place, container int, name string) (found place, rest stri
 // dataSetting matches the names of variables and arguments with the directory of a program's data.
 var dataSetting = regexp.MustCompile(`(?i)data|stor(e|age)|tsdb|queue|upload|back-?up|^-D$|^/var/lib/`)
 
-// dataSettings returns the variables and arguments of a container that name the directory of its data.
-func dataSettings(c corev1.Container) map[string]string {
+// passingSetting matches the names of variables and arguments with files that are of no lasting value.
+var passingSetting = regexp.MustCompile(`(?i)(^|[-_])(logs?|cache|te?mp|conf(ig)?|sock(et)?|pid)`)
+
+// elsewhere matches paths that have no data.
+var elsewhere = regexp.MustCompile(`^/(dev|etc|proc|run|sys|usr|bin)/`)
+
+// pathSettings returns the variables and arguments of a container that name a path.
+func pathSettings(c corev1.Container) map[string]string {
 	found, texts := map[string]string{}, slices.Concat(c.Command, c.Args)
 	for _, variable := range c.Env {
 		texts = append(texts, variable.Name+"="+variable.Value)
@@ -245,7 +251,7 @@ func dataSettings(c corev1.Container) map[string]string {
 		if !hasValue && i+1 < len(texts) {
 			value = texts[i+1]
 		}
-		if strings.HasPrefix(value, "/") && !strings.HasPrefix(name, "/") && dataSetting.MatchString(name) {
+		if strings.HasPrefix(value, "/") && !strings.HasPrefix(name, "/") {
 			found[name] = path.Clean(value)
 		}
 	}
@@ -259,12 +265,14 @@ func reportSettings(r *reporter, old, now podSet) {
 		if j < 0 {
 			continue
 		}
-		before := dataSettings(old.typed().Containers[j])
-		for name, value := range dataSettings(container) {
+		before := pathSettings(old.typed().Containers[j])
+		for name, value := range pathSettings(container) {
 			source, inside, hadData := placeAt(old.places(), j, before[name])
 			target, rest, hasData := placeAt(now.places(), i, value)
 			isFound := hasData && (rest == inside || target.data != source.data)
-			if before[name] != "" && hadData && !isFound {
+			isLost := source.claim.Kind != "" && (target.path == "" || target.isEmpty) &&
+				!passingSetting.MatchString(name) && !elsewhere.MatchString(value)
+			if before[name] != "" && hadData && !isFound && (isLost || dataSetting.MatchString(name)) {
 				now.field(r, "containers|"+strconv.Itoa(i), "%s leads to %s, and the data are in %s of %s, to which "+
 					"it led in %s: take it back, or move the data first", name, value, cmp.Or(inside, "the root"),
 					source.data, old.by.place())

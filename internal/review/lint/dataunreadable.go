@@ -46,16 +46,26 @@ type dataReader struct {
 	data              string
 }
 
-// reportUser reports a container that runs as another user than before, without a group for its volumes.
+// reportUser reports a container that runs as another user than before, without a group for its volumes. PostgreSQL
+// refuses a directory of another user even if its group may write there.
 func (d dataReader) reportUser(r *reporter) {
 	had, _ := userOf(d.old.typed(), d.before)
 	has, _ := userOf(d.now.typed(), d.container)
 	pod := d.now.typed().SecurityContext
-	hasGroup := pod != nil && pod.FSGroup != nil
-	if had != nil && has != nil && *has != 0 && *had != *has && !hasGroup {
+	fix := "set fsGroup, so that the kubelet lets a group write them, or keep the user"
+	switch isOwner := slices.Contains(convertsNothing, path.Base(parseImage(d.container.Image).repository)); {
+	case isOwner:
+		fix = "PostgreSQL does not start with a directory of another user, whatever fsGroup is: keep the user"
+	case pod != nil && pod.FSGroup != nil:
+		return
+	}
+	isChanged := slices.ContainsFunc(d.now.typed().InitContainers, func(c corev1.Container) bool {
+		user, _ := userOf(d.now.typed(), c)
+		return user != nil && *user == 0 // chown
+	})
+	if had != nil && has != nil && *has != 0 && *had != *has && !isChanged {
 		d.now.field(r, "securityContext|runAsUser", "runAsUser is %d, and the files in %s are those of user %d (%s): "+
-			"set fsGroup, so that the kubelet lets a group write them, or keep the user", *has, d.data, *had,
-			d.old.by.place())
+			"%s", *has, d.data, *had, d.old.by.place(), fix)
 	}
 }
 

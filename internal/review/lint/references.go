@@ -49,7 +49,10 @@ func (s *subject) findMissingReferences() []missingReference {
 				continue
 			}
 			creator := cmp.Or(creators.creatorOf(id), s.effectOfMissing(m, reference))
+			isGuess := creator == creators.roleAllowing(id, "create")
 			switch {
+			case isGuess && (s.twinOf(m, id) != nil || s.isTrusted(m, reference)):
+				creator = ""
 			case m.kind.Kind == "Ingress" && s.graph.Creators[id] == m:
 				creator = "cert-manager creates it, as an annotation requests"
 			case s.isCreatedByController(id):
@@ -59,6 +62,28 @@ func (s *subject) findMissingReferences() []missingReference {
 		}
 	}
 	return found
+}
+
+// twinOf returns the Secret with the name of a ConfigMap to which a manifest refers, or the other way round; nil if the
+// payload has none, or the manifest refers to it as well.
+func (s *subject) twinOf(m *manifest, id kinds.ID) *manifest {
+	kind := map[schema.GroupKind]string{kinds.ConfigMap: "Secret", kinds.Secret: "ConfigMap"}[id.GroupKind()]
+	twin := s.present(kinds.NewID(schema.GroupKind{Kind: kind}, id.Namespace, id.Name), m)
+	if twin == nil || slices.ContainsFunc(m.references, func(r references.Reference) bool { return r.To == twin.id }) {
+		return nil
+	}
+	return twin
+}
+
+// isTrusted reports whether a manifest has the authority of the certificate that a Service to which it refers serves. A
+// program that creates such a Service would write the authority, too.
+func (s *subject) isTrusted(m *manifest, reference references.Reference) bool {
+	i := slices.Index(reference.Path, "service")
+	if i < 0 || s.isInjected(m) {
+		return false
+	}
+	bundle, _ := fieldAt(m.Object().Object, append(slices.Clone(reference.Path[:i]), "caBundle")).(string)
+	return bundle != ""
 }
 
 // isCreatedByController reports whether a controller creates an object for a manifest.
@@ -115,11 +140,14 @@ func (s *subject) isInPrevious(id kinds.ID) bool {
 
 func checkMissingReference(s *subject, r *reporter) {
 	for _, gap := range s.missingReferences() {
-		if gap.creator == "" {
-			r.field(gap.by, gap.Path,
-				"%s refers to %s, which nothing in the payload creates: correct the name, add it, or list it as known "+
-					"in the configuration", gap.Field(), gap.To)
+		if gap.creator != "" {
+			continue
 		}
+		fix := "correct the name, add it, or list it as known in the configuration"
+		if twin := s.twinOf(gap.by, gap.To); twin != nil {
+			fix = fmt.Sprintf("refer to %s (%s), or add it", twin.id, twin.place())
+		}
+		r.field(gap.by, gap.Path, "%s refers to %s, which nothing in the payload creates: %s", gap.Field(), gap.To, fix)
 	}
 }
 
@@ -133,7 +161,7 @@ func checkForeignReference(s *subject, r *reporter) {
 }
 
 // checkMissingKey looks for references to keys that a ConfigMap or a Secret of the payload does not have. If a program
-// of the payload may write the object, the program may add the key.
+// of the payload may write the object, the program may add the key, unless the previous payload had it.
 func checkMissingKey(s *subject, r *reporter) {
 	creators := s.creators()
 	for _, m := range s.normal {
@@ -142,10 +170,10 @@ func checkMissingKey(s *subject, r *reporter) {
 				manifests := slices.DeleteFunc(slices.Clone(s.byID[reference.To]), func(other *manifest) bool {
 					return other.isTombstone || !s.shareCluster(m, other)
 				})
-				if len(manifests) > 0 && !slices.ContainsFunc(manifests, func(other *manifest) bool {
-					return other.hasKey(key)
-				}) &&
-					creators.roleAllowing(reference.To, "update", "patch") == "" {
+				hasKey := func(other *manifest) bool { return other.hasKey(key) }
+				hadKey := s.previous != nil && slices.ContainsFunc(s.previous.byID[reference.To], hasKey)
+				if len(manifests) > 0 && !slices.ContainsFunc(manifests, hasKey) &&
+					(hadKey || creators.roleAllowing(reference.To, "update", "patch") == "") {
 					r.field(m, reference.Path, "%s refers to the key %s of %s (%s:%d), which does not have it",
 						reference.Field(), key, reference.To, manifests[0].Path, manifests[0].Line)
 				}

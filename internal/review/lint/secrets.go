@@ -50,19 +50,24 @@ func checkDamagedValue(s *subject, r *reporter) {
 // whyDamaged returns the reason why programs can't use a value of a ConfigMap or a Secret; "" if they can, or if the
 // previous payload has the same value. The rule bad-certificate looks at certificates.
 func (s *subject) whyDamaged(m *manifest, key string) string {
-	before, wasSet := "", false
+	before, wasSet, wasText := "", false, false
 	if old := s.previousOf(m); old != nil {
 		before, wasSet = old.value(key)
+		wasText = before != "" && old.text("stringData", key) == before
 	}
 	v := newConfigValue(s, m, key)
 	if key == corev1.TLSCertKey || key == corev1.TLSPrivateKeyKey || wasSet && before == v.text {
 		return ""
 	}
-	why := v.whyUnusable()
-	if why == "" && wasSet {
-		why = v.whyWorse(before)
+	switch why := v.whyUnusable(); {
+	case wasText && v.isEncoded && m.text("data", key) == before:
+		return "is the text that stringData had in the previous payload, and data is decoded, so pods read something " +
+			"else: write the text in stringData, or its base64 in data"
+	case why == "" && wasSet:
+		return v.whyWorse(before)
+	default:
+		return why
 	}
-	return why
 }
 
 // value returns the value of a key of a ConfigMap or a Secret as programs read it, and whether it has the key.

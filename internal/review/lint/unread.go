@@ -25,11 +25,7 @@ func checkUnreadChange(s *subject, r *reporter) {
 				return len(u.Keys) == 0 || slices.Contains(u.Keys, key)
 			})
 			if why := s.whyUnread(u, m); i >= 0 && why != "" {
-				verb := "has changed"
-				if _, wasSet := old.value(changed[i]); !wasSet {
-					verb = "is new"
-				}
-				r.field(m, []string{m.dataField(changed[i]), changed[i]}, "%s %s, and %s", changed[i], verb, why)
+				r.field(m, []string{m.dataField(changed[i]), changed[i]}, "%s has changed, and %s", changed[i], why)
 				return
 			}
 		}

@@ -26,17 +26,14 @@ func checkMissingVariable(s *subject, r *reporter) {
 		var lost []string
 		for _, name := range sortedKeys(c.before.variables) {
 			now, stays := c.variables[name]
-			before, next := c.before.variables[name], c.successorOf(name)
+			before := c.before.variables[name]
 			_, isFile := c.variables[name+"_FILE"]
 			switch {
 			case stays && now.index >= 0 && now.value() == "" && len(before.value()) > len("false"):
 				c.report(r, []string{"env", strconv.Itoa(now.index)}, "gets an empty variable %s, which was not empty "+
 					"in the previous payload: write its value", name)
 			case stays || isFile || len(validation.IsCIdentifier(name)) > 0 || s.namesDeleted(before.value()):
-			case next != "":
-				c.report(r, nil, "no longer has the variable %s, but %s, and its image is the same: keep the name "+
-					"that its program reads", name, next)
-			case before.isSecret || before.isWhole:
+			case before.isSecret || before.isWhole || c.isRenamed(name):
 				lost = append(lost, name)
 			}
 		}
@@ -64,25 +61,16 @@ func (c *container) isSameProgram(s *subject) bool {
 		slices.Equal(c.Command, c.before.Command) && slices.Equal(c.Args, c.before.Args)
 }
 
-// successorOf returns the new variable that has the value of a variable of the previous payload, or nearly its name; ""
-// if there is none.
-func (c *container) successorOf(name string) string {
-	before := c.before.variables[name]
-	value := before.value()
-	for _, next := range sortedKeys(c.variables) {
-		_, isOld := c.before.variables[next]
-		isNear := strings.EqualFold(separators.Replace(name), separators.Replace(next))
-		now := c.variables[next]
-		isSame := before.isWhole && now.isWhole && now.key == before.key && now.source.id == before.source.id
-		if !isOld && (isNear || isSame || len(value) > len("false") && now.value() == value) {
-			return next
+// isRenamed reports whether a new variable has the value of one of the previous payload.
+func (c *container) isRenamed(name string) bool {
+	value := c.before.variables[name].value()
+	for next, v := range c.variables {
+		if _, isOld := c.before.variables[next]; !isOld && v.value() == value && len(value) > len("false") {
+			return true
 		}
 	}
-	return ""
+	return false
 }
-
-// separators removes the separators in names of variables.
-var separators = strings.NewReplacer("_", "", "-", "", ".", "")
 
 // expansion matches a reference to a variable; "$$" is a dollar sign.
 var expansion = regexp.MustCompile(`\$\$|\$\(([A-Za-z_][\w.-]*)\)`)
