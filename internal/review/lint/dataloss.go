@@ -47,16 +47,17 @@ func checkDataDeleted(s *subject, r *reporter) {
 			r.field(m, []string{"spec", "replicas"}, "it has fewer pods than in %s, and %s is Delete, so that "+
 				"Kubernetes deletes %s: %s", old.place(), strings.Join(field, "."), with, todo)
 		case field != nil:
-			r.at(m, "it is deleted, and %s of %s is Delete, so that Kubernetes deletes %s: %s",
+			r.at(m, "%s is deleted, and %s of %s is Delete, so that Kubernetes deletes %s: %s", m.id.Name,
 				strings.Join(field, "."), old.place(), with, todo)
 		case m.groupKind() == kinds.Namespace:
-			r.field(m, annotation(payload.DeleteAnnotation), "it is deleted, and with it %s: %s", with, todo)
+			r.field(m, annotation(payload.DeleteAnnotation), "%s is deleted, and with it %s: %s", m.id.Name, with,
+				todo)
 		default:
 			content := kinds.DataLostOnDelete(m.groupKind())
 			if m.groupKind() == kinds.CustomResourceDefinition {
 				content += ", also those of users"
 			}
-			r.field(m, annotation(payload.DeleteAnnotation), "it is deleted, and %s: %s", content, todo)
+			r.field(m, annotation(payload.DeleteAnnotation), "%s is deleted, and %s: %s", m.id.Name, content, todo)
 		}
 	}
 	for _, t := range s.tombstones {

@@ -65,12 +65,14 @@ func checkSwitchedOff(s *subject, r *reporter) {
 // isReplaced reports whether Services selected the pods of a workload, and now select those of others, as when one
 // color replaces another.
 func (s *subject) isReplaced(old, m *manifest) bool {
-	isSelected := func(ix *index, m *manifest) bool {
-		return slices.ContainsFunc(ix.byKind[kinds.Service], func(service *manifest) bool {
-			return service.id.Namespace == m.id.Namespace && graph.Selects(service.Object(), m.Object())
-		})
-	}
-	return isSelected(s.previous, old) && !isSelected(s.index, m)
+	return s.previous.isServing(old) && !s.isServing(m)
+}
+
+// isServing reports whether a Service selects the pods of a workload.
+func (ix *index) isServing(m *manifest) bool {
+	return slices.ContainsFunc(ix.byKind[kinds.Service], func(service *manifest) bool {
+		return service.id.Namespace == m.id.Namespace && graph.Selects(service.Object(), m.Object())
+	})
 }
 
 // number returns a whole number of an object, or the default of the API server.
@@ -187,11 +189,11 @@ func checkContainerProtection(old *manifest, before, now podContainer, pods podS
 	}
 }
 
-// checkReplacedAtOnce looks for strategies that let an update stop all pods at one time.
+// checkReplacedAtOnce looks for strategies that let an update stop all pods that clients need at one time.
 func (s *subject) checkReplacedAtOnce(old, m *manifest, r *reporter) {
 	replicas := m.number(1, "spec", "replicas")
 	if m.text("spec", "strategy", "type") == "Recreate" && old.text("spec", "strategy", "type") != "Recreate" &&
-		m.kind.Kind == "Deployment" && max(replicas, s.leastPods(m)) > 1 {
+		m.kind.Kind == "Deployment" && max(replicas, s.leastPods(m)) > 1 && s.isServing(m) {
 		r.field(m, []string{"spec", "strategy", "type"}, "Recreate stops all pods before an update starts new ones, "+
 			"and %s replaces them one after the other: keep RollingUpdate", old.place())
 	}

@@ -3,6 +3,7 @@ package lint
 import (
 	"cmp"
 	"path"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,7 +41,7 @@ func checkKilledEarly(s *subject, r *reporter) {
 		}
 		for _, c := range pods.typedContainers() {
 			for j, probe := range probesOf(c.Container)[:2] {
-				checkProbe(pods, probe, c.ReadinessProbe, c.field+"|"+probeNames[j], r)
+				checkProbe(pods, probe, c.field+"|"+probeNames[j], r)
 			}
 			if c.Lifecycle == nil || c.Lifecycle.PreStop == nil || c.Lifecycle.PreStop.Exec == nil {
 				continue
@@ -55,6 +56,9 @@ func checkKilledEarly(s *subject, r *reporter) {
 			}
 		}
 	})
+	for _, c := range s.containers() {
+		c.checkSchemes(s, r)
+	}
 }
 
 var probeNames = []string{"livenessProbe", "startupProbe", "readinessProbe"}
@@ -67,7 +71,7 @@ func probesOf(container corev1.Container) []*corev1.Probe {
 const minPatience = 5
 
 // checkProbe looks for a probe that kills a container that works.
-func checkProbe(pods podSet, probe, readiness *corev1.Probe, field string, r *reporter) {
+func checkProbe(pods podSet, probe *corev1.Probe, field string, r *reporter) {
 	if probe == nil {
 		return
 	}
@@ -76,13 +80,40 @@ func checkProbe(pods podSet, probe, readiness *corev1.Probe, field string, r *re
 			"does not answer for so long is killed, and under load that may be all of them: raise failureThreshold",
 			field[strings.LastIndex(field, "|")+1:], seconds)
 	}
-	if readiness != nil && probe.HTTPGet != nil && readiness.HTTPGet != nil &&
-		probe.HTTPGet.Port == readiness.HTTPGet.Port && cmp.Or(probe.HTTPGet.Scheme, corev1.URISchemeHTTP) !=
-		cmp.Or(readiness.HTTPGet.Scheme, corev1.URISchemeHTTP) {
-		pods.field(r, field+"|httpGet|scheme", "the scheme of the %s differs from that of the readinessProbe of the "+
-			"same port, so one of them always fails, and the container is killed or never ready: use the same",
-			field[strings.LastIndex(field, "|")+1:])
+}
+
+// checkSchemes looks for probes by HTTP of a server that speaks HTTPS, or the other way round: the same program had
+// another scheme in the previous payload, or another probe of the port has.
+func (c *container) checkSchemes(s *subject, r *reporter) {
+	probes := probesOf(*c.Container)
+	if c.isSameProgram(s) && reflect.DeepEqual(c.Env, c.before.Env) &&
+		reflect.DeepEqual(c.VolumeMounts, c.before.VolumeMounts) {
+		var changed []string
+		for i, before := range probesOf(*c.before.Container) {
+			if haveOtherSchemes(probes[i], before) {
+				changed = append(changed, probeNames[i])
+			}
+		}
+		if len(changed) > 0 {
+			c.report(r, []string{changed[0], "httpGet", "scheme"}, "has another scheme in its %s than in %s, and its "+
+				"program is the same, so the probe always fails, and the container is killed or never ready: write the "+
+				"scheme as before", strings.Join(changed, " and its "), c.before.pods.by.place())
+			return
+		}
 	}
+	for i, probe := range probes[:2] {
+		if haveOtherSchemes(probe, c.ReadinessProbe) {
+			c.report(r, []string{probeNames[i], "httpGet", "scheme"}, "has another scheme in its %s than in its "+
+				"readinessProbe of the same port, so one of them always fails, and the container is killed or never "+
+				"ready: use the same", probeNames[i])
+		}
+	}
+}
+
+// haveOtherSchemes reports whether two probes of the same port have different schemes.
+func haveOtherSchemes(a, b *corev1.Probe) bool {
+	return a != nil && b != nil && a.HTTPGet != nil && b.HTTPGet != nil && a.HTTPGet.Port == b.HTTPGet.Port &&
+		cmp.Or(a.HTTPGet.Scheme, corev1.URISchemeHTTP) != cmp.Or(b.HTTPGet.Scheme, corev1.URISchemeHTTP)
 }
 
 // commandsOf returns the words of each command that a container runs; nil if a script has more than plain commands.
@@ -121,10 +152,10 @@ func neverEnds(words []string) bool {
 func checkNeverStarts(s *subject, r *reporter) {
 	s.eachPods(func(pods podSet, spec *corev1.PodSpec) {
 		for _, c := range pods.typedContainers() {
-			checkOneWord(pods, c, "command", c.Command, r)
+			checkProgram(pods, c, "command", c.Command, r)
 			for i, probe := range probesOf(c.Container) {
 				if probe != nil && probe.Exec != nil {
-					checkOneWord(pods, c, probeNames[i]+"|exec|command", probe.Exec.Command, r)
+					checkProgram(pods, c, probeNames[i]+"|exec|command", probe.Exec.Command, r)
 				}
 			}
 			commands := commandsOf(slices.Concat(c.Command, c.Args))
@@ -156,12 +187,17 @@ func checkNeverStarts(s *subject, r *reporter) {
 	})
 }
 
-// checkOneWord looks for a command that has its arguments in one word with the program.
-func checkOneWord(pods podSet, c podContainer, field string, command []string, r *reporter) {
-	if len(command) > 0 && strings.Contains(strings.TrimSpace(command[0]), " ") &&
-		!strings.ContainsAny(command[0], `\{`) { // a path of Windows, or a template
+// checkProgram looks for a command that begins with an argument, or has its arguments in one word with the program.
+func checkProgram(pods podSet, c podContainer, field string, command []string, r *reporter) {
+	name := strings.ReplaceAll(field, "|", ".")
+	switch {
+	case len(command) == 0 || strings.ContainsAny(command[0], `\{`): // a path of Windows, or a template
+	case strings.HasPrefix(command[0], "-"):
+		pods.field(r, c.field+"|"+field, "%s of the container %s begins with the argument %q, and no program has that "+
+			"name: write the program before it, or move a container's arguments to args", name, c.Name, command[0])
+	case strings.Contains(strings.TrimSpace(command[0]), " "):
 		pods.field(r, c.field+"|"+field, "%s of the container %s starts no shell, and no program has the name %q: "+
-			"make each word an item of its own", strings.ReplaceAll(field, "|", "."), c.Name, command[0])
+			"make each word an item of its own", name, c.Name, command[0])
 	}
 }
 

@@ -179,30 +179,36 @@ func (s *subject) checkQuota(m *manifest, key corev1.ResourceName, hard resource
 			defaults.Spec.Limits = append(defaults.Spec.Limits, limits.Spec.Limits...)
 		}
 	})
-	needed, seen := resource.Quantity{}, map[kinds.ID]bool{}
+	needed, most, largest, seen := resource.Quantity{}, resource.Quantity{}, "", map[kinds.ID]bool{}
 	for _, pods := range s.pods()[m.id.Namespace] {
 		if seen[pods.by.id] || pods.typed() == nil || !s.shareCluster(m, pods.by) {
 			continue
 		}
 		seen[pods.by.id] = true // of an object's variants for different clusters, one counts
+		count, perPod, containers := s.leastPods(pods.by), resource.Quantity{}, pods.typed().Containers
 		if isCount {
-			needed.Add(*resource.NewQuantity(s.leastPods(pods.by), resource.DecimalSI))
-			continue
+			perPod, containers = resource.MustParse("1"), nil
 		}
-		for _, container := range pods.typed().Containers {
+		for _, container := range containers {
 			amount := quantityOf(container, corev1.ResourceName(name), kind == "limits", defaults)
 			if amount == nil {
 				r.field(m, []string{"spec", "hard", string(key)}, "the quota of %s refuses pods without it, such as "+
 					"those of %s: set it there, or add a LimitRange with a default", key, pods.by.named())
 				return
 			}
-			amount.Mul(s.leastPods(pods.by))
-			needed.Add(*amount)
+			perPod.Add(*amount)
+		}
+		sum := perPod.DeepCopy()
+		sum.Mul(count)
+		needed.Add(sum)
+		if sum.Cmp(most) > 0 {
+			most, largest = sum, fmt.Sprintf("%d × %s of %s", count, &perPod, pods.by.named())
 		}
 	}
 	if needed.Cmp(hard) > 0 {
 		r.field(m, []string{"spec", "hard", string(key)}, "the quota of %s is %s, and the pods of the payload need "+
-			"%s, so the API server refuses some: raise it", key, &hard, &needed)
+			"%s, first of all %s, so the API server refuses some: raise it, or let them need less", key, &hard,
+			&needed, largest)
 	}
 }
 

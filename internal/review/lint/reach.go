@@ -168,7 +168,7 @@ func reportListening(r *reporter, number int32, old, pods podSet) {
 	for _, text := range now {
 		if had, isKnown := before[text.key]; isKnown && had.names(number) && anyPort.MatchString(text.value) {
 			r.field(pods.by, text.path, "%s named port %d in %s, and the container still declares that port: change "+
-				"the ports of the container, its probes and its Services too", text.name(), number, old.by.place())
+				"the ports of the container, its probes and its Services too", text.described(), number, old.by.place())
 		}
 	}
 }

@@ -46,6 +46,17 @@ func (t text) names(number int32) bool {
 // name returns the variable, flag or key of a text.
 func (t text) name() string { return t.key[strings.LastIndex(t.key, " ")+1:] }
 
+// described returns the name of a text for messages: words of a command have none of their own.
+func (t text) described() string {
+	n := len(t.path)
+	if t.name() != t.path[n-2]+t.path[n-1] {
+		return t.name()
+	}
+	kind := map[string]string{"containers": "container", "initContainers": "init container"}[t.path[n-4]]
+	list := map[string]string{"command": "the command", "args": "an argument"}[t.path[n-2]]
+	return list + " of the " + kind + " " + strings.Fields(t.key)[0]
+}
+
 // texts returns the variables and arguments of pods.
 func (p podSet) texts() (found []text) {
 	containers, paths := p.containers("containers", "initContainers")
@@ -211,11 +222,11 @@ func (s *subject) reportMissingHost(r *reporter, c call) {
 	case s.isInPrevious(id):
 		old := s.previous.byID[id][0]
 		r.field(c.by, c.path, "%s names the host %s, and the payload no longer has %s (%s): name another host",
-			c.name(), c.host, id, old.place())
+			c.described(), c.host, id, old.place())
 	case c.isFull && (s.isSlip(c) || s.isNewHost(c.host) && creators.creatorOf(id) == "" &&
 		!s.hasForeignKinds(id.Namespace)):
 		r.field(c.by, c.path, "%s names the host %s, and nothing in the payload creates %s: correct the name, or "+
-			"list it as known in the configuration", c.name(), c.host, id)
+			"list it as known in the configuration", c.described(), c.host, id)
 	}
 }
 

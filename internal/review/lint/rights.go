@@ -54,10 +54,9 @@ func checkRightsLost(s *subject, r *reporter) {
 		}
 		for taker, lost := range takers {
 			isReported[taker] = true
-			uses := func(g grant) bool { return now.usesRight(g) }
 			report := r.field
-			if !now.runsSame(old) && len(has) > 0 && !slices.ContainsFunc(lost, uses) {
-				report = r.note // the new program may need less
+			if !now.runsSame(old) && s.mayNeedLess(old, now, has) && !slices.ContainsFunc(lost, now.usesRight) {
+				report = r.note
 			}
 			how := "the change of its " + strings.Join(fields[taker], ".")
 			switch {
@@ -79,6 +78,14 @@ func checkRightsLost(s *subject, r *reporter) {
 			}
 		}
 	})
+}
+
+// mayNeedLess reports whether a new program may need fewer rights: it keeps some, its pods get no token, or they get
+// that of the default account because the release deletes their own.
+func (s *subject) mayNeedLess(old, now podSet, has []grant) bool {
+	withoutToken, _ := s.withoutToken(now)
+	isDropped := now.by.account().Name == "default" && len(tombstonesOf(s.byID[old.by.account()])) > 0
+	return len(has) > 0 || withoutToken != nil || isDropped
 }
 
 // lost returns the rights that had some effect and are no longer there, each with one verb and one resource. It leaves

@@ -16,7 +16,9 @@ var rolledOut = []string{"Deployment", "StatefulSet", "DaemonSet"}
 // files mounted with subPath, are read when a container starts, and a Job that has ended does not start again.
 func checkUnreadChange(s *subject, r *reporter) {
 	s.pairs(func(old, m *manifest) {
-		changed := slices.DeleteFunc(changedKeys(old, m), func(key string) bool { return s.whyDamaged(m, key) != "" })
+		changed := slices.DeleteFunc(changedKeys(old, m), func(key string) bool {
+			return s.whyDamaged(m, key) != "" || isRenamed(old, m, key)
+		})
 		if len(changed) == 0 || m.IsCreateOnly() {
 			return
 		}
@@ -29,6 +31,18 @@ func checkUnreadChange(s *subject, r *reporter) {
 				return
 			}
 		}
+	})
+}
+
+// isRenamed reports whether a new key has the value of one that is gone, which the rules for missing variables, keys
+// and files report.
+func isRenamed(old, m *manifest, key string) bool {
+	_, wasSet := old.value(key)
+	now, _ := m.value(key)
+	return !wasSet && slices.ContainsFunc(old.keys(), func(name string) bool {
+		before, _ := old.value(name)
+		_, stays := m.value(name)
+		return !stays && before == now
 	})
 }
 

@@ -73,18 +73,31 @@ func checkWebhookDeadlock(s *subject, r *reporter) {
 		path := append(slices.Clone(w.Path), "rules")
 		for _, pods := range s.podsBehind(w.Service(), m) {
 			if held := s.heldWrite(w, pods); held != "" {
-				r.field(m, path, "the webhook %s selects requests to %s, which its own server, %s, needs, and "+
-					"failurePolicy Fail refuses them while the server does not answer, so it can't recover: exclude "+
-					"it with namespaceSelector or objectSelector", w.Name, held, pods.by.named())
+				r.field(m, path, "%s, which its own server, %s, needs, and failurePolicy Fail refuses them while the "+
+					"server does not answer, so it can't recover: exclude it with namespaceSelector or "+
+					"objectSelector", selecting(w, held), pods.by.named())
 				return
 			}
 		}
 		if held := s.firstWrite(w, clusterWrites, "kube-system", nil); held != "" {
-			r.field(m, path, "the webhook %s selects requests to %s, which Kubernetes itself needs, and failurePolicy "+
-				"Fail refuses them while its server does not answer, which may stop the cluster: select less, or "+
-				"exclude kube-system with namespaceSelector", w.Name, held)
+			r.field(m, path, "%s, which Kubernetes itself needs, and failurePolicy Fail refuses them while its server "+
+				"does not answer, which may stop the cluster: select less, or exclude kube-system with "+
+				"namespaceSelector", selecting(w, held))
 		}
 	})
+}
+
+// selecting describes how a webhook selects a request.
+func selecting(w admission.Webhook, held string) string {
+	text := "the webhook " + w.Name + " selects requests to " + held
+	for _, rule := range w.Rules {
+		if slices.Contains(rule.APIGroups, "*") && slices.ContainsFunc(rule.Resources, func(resource string) bool {
+			return resource == "*" || resource == "*/*"
+		}) {
+			return "the rules select all resources of all groups (*), so " + text
+		}
+	}
+	return text
 }
 
 // podsBehind returns the pods that a Service selects, on clusters of its caller.
