@@ -56,8 +56,8 @@ func checkDeletedInUse(s *subject, r *reporter) {
 		if uses[0].Consequence == references.Collected {
 			consequence = "is deleted with it"
 		}
-		r.field(t, annotation(payload.DeleteAnnotation), "%s is deleted, but %s%s, and %s: %s", t.id.Name, describe(uses),
-			onCluster(cluster), consequence, todo)
+		r.field(t, annotation(payload.DeleteAnnotation), "%s is deleted, but %s%s, and %s: %s", t.id.Name,
+			describe(uses), onCluster(cluster), consequence, todo)
 	}
 }
 

@@ -96,8 +96,8 @@ func (c *container) checkSchemes(s *subject, r *reporter) {
 		}
 		if len(changed) > 0 {
 			c.report(r, []string{changed[0], "httpGet", "scheme"}, "has another scheme in its %s than in %s, and its "+
-				"program is the same, so the probe always fails, and the container is killed or never ready: write the "+
-				"scheme as before", strings.Join(changed, " and its "), c.before.pods.by.place())
+				"program is the same, so the probe always fails, and the container is killed or never ready: write "+
+				"the scheme as before", strings.Join(changed, " and its "), c.before.pods.by.place())
 			return
 		}
 	}
