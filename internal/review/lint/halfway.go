@@ -51,7 +51,7 @@ func checkHeldRollout(s *subject, r *reporter) {
 				r.field(m, []string{"spec", "paused"}, "a paused Deployment creates no pods of a new template, and "+
 					"the update waits for them: drop paused")
 			}
-			checkDeadline(pods, r)
+			checkDeadline(old, pods, r)
 			checkSlowRollout(old, m, r)
 		case kinds.StatefulSet, kinds.DaemonSet:
 			if old != nil && isChanged {
@@ -98,7 +98,7 @@ func checkSlowRollout(old, m *manifest, r *reporter) {
 const minRolloutDeadline = 30
 
 // checkDeadline looks for Deployments whose rollouts fail before a pod can be ready.
-func checkDeadline(pods podSet, r *reporter) {
+func checkDeadline(old *manifest, pods podSet, r *reporter) {
 	const byDefault = 600 // of the API server
 	field := []string{"spec", "progressDeadlineSeconds"}
 	deadline := pods.by.number(byDefault, field...)
@@ -107,7 +107,14 @@ func checkDeadline(pods podSet, r *reporter) {
 			"allow some minutes", deadline)
 		return
 	}
+	isLowered := old != nil && deadline < old.number(byDefault, field...)
 	for _, c := range pods.typed().Containers {
+		if isLowered && c.StartupProbe != nil && 2*deadline <= patience(c.StartupProbe) {
+			r.field(pods.by, field, "progressDeadlineSeconds %d, which is lower than in %s, ends while the container %s "+
+				"may still start: its startupProbe allows %d seconds, and a rollout that takes them fails: raise it",
+				deadline, old.place(), c.Name, patience(c.StartupProbe))
+			return
+		}
 		for _, probe := range []*corev1.Probe{c.StartupProbe, c.ReadinessProbe} {
 			if probe != nil && int64(probe.InitialDelaySeconds) >= deadline {
 				r.field(pods.by, field, "progressDeadlineSeconds %d ends before the container %s can be ready, which "+
