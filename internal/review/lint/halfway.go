@@ -110,8 +110,8 @@ func checkDeadline(old *manifest, pods podSet, r *reporter) {
 	isLowered := old != nil && deadline < old.number(byDefault, field...)
 	for _, c := range pods.typed().Containers {
 		if isLowered && c.StartupProbe != nil && 2*deadline <= patience(c.StartupProbe) {
-			r.field(pods.by, field, "progressDeadlineSeconds %d, which is lower than in %s, ends while the container %s "+
-				"may still start: its startupProbe allows %d seconds, and a rollout that takes them fails: raise it",
+			r.field(pods.by, field, "progressDeadlineSeconds %d, which is lower than in %s, ends while the container "+
+				"%s may still start: its startupProbe allows %d seconds, and a rollout that takes them fails: raise it",
 				deadline, old.place(), c.Name, patience(c.StartupProbe))
 			return
 		}
