@@ -1,7 +1,9 @@
 package lint
 
 import (
+	"fmt"
 	"path"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -29,6 +31,7 @@ func checkDataUnreadable(s *subject, r *reporter) {
 			field := "containers|" + strconv.Itoa(p.container)
 			reader := dataReader{old, now, before, c, p.data}
 			reader.reportUser(r)
+			reader.reportCopies(s, r)
 			if isOtherMajor(before.Image, c.Image) {
 				now.field(r, field+"|image", "%s, and the data in %s are those of %s (%s): it only opens those of its "+
 					"own major version: convert them with pg_upgrade, or restore a dump into a new claim", c.Image,
@@ -79,6 +82,34 @@ func isOtherMajor(before, now string) bool {
 	from, until := versionOf(old.tag), versionOf(next.tag)
 	return old.repository == next.repository && from != nil && until != nil && from.Major() < until.Major() &&
 		slices.Contains(convertsNothing, path.Base(next.repository))
+}
+
+// loners has the names of images of databases whose pods know nothing of each other, unless they are set up for it.
+var loners = slices.Concat(convertsNothing, []string{"mysql", "mariadb", "mongo", "mongodb"})
+
+// together matches settings by which the pods of a database know each other.
+var together = regexp.MustCompile(`(?i)repl|cluster|galera|wsrep|primary|master|slave`)
+
+// reportCopies reports a database that gets more pods, each with data of its own, behind one Service.
+func (d dataReader) reportCopies(s *subject, r *reporter) {
+	had, has := d.old.by.get("spec", "replicas"), d.now.by.get("spec", "replicas")
+	settings := []any{d.container.Command, d.container.Args, d.container.Env}
+	if had != int64(1) && had != nil || has == had || has == nil || has == int64(0) || has == int64(1) ||
+		d.now.by.get("spec", "volumeClaimTemplates") == nil || len(d.now.typedContainers()) > 1 ||
+		!slices.Contains(loners, path.Base(parseImage(d.container.Image).repository)) ||
+		together.MatchString(fmt.Sprint(settings...)) ||
+		!reflect.DeepEqual(settings, []any{d.before.Command, d.before.Args, d.before.Env}) {
+		return
+	}
+	for _, m := range s.byKind[kinds.Service] {
+		isBehind := slices.ContainsFunc(s.podsBehind(m.id, d.now.by), func(p podSet) bool { return p.by == d.now.by })
+		if isBehind && m.text("spec", "clusterIP") != corev1.ClusterIPNone {
+			r.field(d.now.by, []string{"spec", "replicas"}, "each of %d replicas has a database of its own, and %s "+
+				"(%s) sends clients to any of them, so they find other data each time: keep one, or set up replication",
+				has, m.id, m.place())
+			return
+		}
+	}
 }
 
 // dataKey matches the names of variables with keys and passwords with which data is written.

@@ -3,8 +3,10 @@ package lint
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -208,8 +210,8 @@ func (s *subject) lossesOf(m *manifest, before, now corev1.ServiceSpec) []loss {
 	ranges := before.LoadBalancerSourceRanges
 	isNarrow := len(ranges) == 0 || slices.ContainsFunc(ranges, isShut)
 	return []loss{
-		{isExternal && before.Type != now.Type, "type", "leads to pods, and with type ExternalName clients get " +
-			"another host: give that a Service of its own"},
+		{isExternal && before.Type != now.Type && !s.isAlias(m, before, now), "type", "leads to pods, and with type " +
+			"ExternalName clients get another host: give that a Service of its own"},
 		{!isExternal && wasOutside, "type", fmt.Sprintf("has type %s, by which clients outside of the cluster reach "+
 			"it: keep the type", before.Type)},
 		{!isExternal && len(before.Selector) > 0 && len(now.Selector) == 0, "selector", "has a selector: without " +
@@ -221,6 +223,21 @@ func (s *subject) lossesOf(m *manifest, before, now corev1.ServiceSpec) []loss {
 		{before.PublishNotReadyAddresses && !now.PublishNotReadyAddresses, "publishNotReadyAddresses", "has " +
 			"publishNotReadyAddresses: without it, pods that start do not find each other: keep it"},
 	}
+}
+
+// isAlias reports whether a Service is now a name of another one, with the pods and ports that it had.
+func (s *subject) isAlias(m *manifest, before, now corev1.ServiceSpec) bool {
+	host := strings.TrimSuffix(now.ExternalName, ".cluster.local")
+	name, isInside := strings.CutSuffix(host, "."+m.id.Namespace+".svc")
+	target := s.present(kinds.NewID(kinds.Service, m.id.Namespace, name), m)
+	if !isInside || target == nil {
+		return false
+	}
+	typed := convert[corev1.Service](target.Object().Object)
+	return typed != nil && maps.Equal(typed.Spec.Selector, before.Selector) &&
+		!slices.ContainsFunc(before.Ports, func(port corev1.ServicePort) bool {
+			return !target.servesPort(int64(port.Port))
+		})
 }
 
 // isLocal reports whether only the pods of its own node answer a client.

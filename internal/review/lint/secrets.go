@@ -2,8 +2,11 @@ package lint
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -64,10 +67,36 @@ func (s *subject) whyDamaged(m *manifest, key string) string {
 		return "is the text that stringData had in the previous payload, and data is decoded, so pods read something " +
 			"else: write the text in stringData, or its base64 in data"
 	case why == "" && wasSet:
-		return v.whyWorse(before)
+		return cmp.Or(v.whyWorse(before), s.whyAlone(m, key, before))
 	default:
 		return why
 	}
+}
+
+// passwordKey matches the keys of passwords, which programs and their servers have in common.
+var passwordKey = regexp.MustCompile(`(?i)pass|token|secret`)
+
+// whyAlone returns the reason why a value has to change in another Secret, too, which had the same password or all the
+// same values; "" if none has.
+func (s *subject) whyAlone(m *manifest, key, before string) string {
+	const minPassword = 8 // shorter ones may be equal by chance
+	for _, twin := range s.byKind[kinds.Secret] {
+		old, oldTwin := s.previousOf(m), s.previousOf(twin)
+		isPassword := len(before) >= minPassword && passwordKey.MatchString(key)
+		field := old.dataField(key)
+		if m.groupKind() != kinds.Secret || before == "" || oldTwin == nil || twin.isTombstone || twin.IsCreateOnly() ||
+			!isPassword && !reflect.DeepEqual(old.get(field), oldTwin.get(field)) {
+			continue
+		}
+		for _, other := range twin.keys() {
+			had, _ := oldTwin.value(other)
+			if has, _ := twin.value(other); had == before && has == before {
+				return fmt.Sprintf("has changed, and %s of %s (%s) still has the value that both had, so a program "+
+					"and its server may disagree: change both together", other, twin.id, twin.place())
+			}
+		}
+	}
+	return ""
 }
 
 // value returns the value of a key of a ConfigMap or a Secret as programs read it, and whether it has the key.
