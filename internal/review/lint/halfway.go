@@ -45,6 +45,13 @@ func checkHeldRollout(s *subject, r *reporter) {
 	s.eachPods(func(pods podSet, _ *corev1.PodSpec) {
 		m, old := pods.by, s.previousOf(pods.by)
 		isChanged := old == nil || !reflect.DeepEqual(old.get("spec", "template"), m.get("spec", "template"))
+		for _, gates := range []string{"schedulingGates", "readinessGates"} {
+			path := slices.Concat(pods.path, []string{gates})
+			if old != nil && m.get(path...) != nil && old.get(path...) == nil {
+				r.field(m, path, "%s is new, and the pods wait until a controller passes the gates: drop it if no "+
+					"controller of the cluster does that", gates)
+			}
+		}
 		switch m.groupKind() {
 		case kinds.Deployment:
 			if m.get("spec", "paused") == true && (isChanged || old.get("spec", "paused") != true) {
