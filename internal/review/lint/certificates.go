@@ -54,9 +54,19 @@ func (m *manifest) whyBad(old *manifest) (key, why string) {
 	case now.Before(chain[0].NotBefore):
 		return corev1.TLSCertKey, "is not valid before " + chain[0].NotBefore.Format(time.DateOnly) +
 			", so clients refuse it: issue it anew"
+	case old != nil && len(chain) == 1 && old.hasIssuerOf(chain[0]):
+		return corev1.TLSCertKey, "no longer has the certificate of its issuer, as in the previous payload, so " +
+			"clients do not trust it: append it"
 	default:
 		return "", ""
 	}
+}
+
+// hasIssuerOf reports whether a Secret also has the certificate of the issuer that clients do not have: not a root.
+func (m *manifest) hasIssuerOf(certificate *x509.Certificate) bool {
+	chain := m.certificates()
+	return len(chain) > 1 && certificate.CheckSignatureFrom(chain[1]) == nil &&
+		chain[1].CheckSignatureFrom(chain[1]) != nil
 }
 
 // beginPEM begins each block of PEM.

@@ -27,6 +27,7 @@ func checkWrongQuantity(s *subject, r *reporter) {
 	if s.previous != nil {
 		s.podPairs(func(old, now podSet) {
 			containerPairs(old, now, func(before, c podContainer) { checkRequestGrown(old.by, before, c, now, r) })
+			checkDirectoryShrunk(old, now, r)
 		})
 	}
 	s.eachPods(func(pods podSet, spec *corev1.PodSpec) {
@@ -64,8 +65,26 @@ func checkUnits(pods podSet, field string, quantities corev1.ResourceList, areRe
 	}
 }
 
-// maxGrowth is the factor from which a request that grows in one update is taken for one with another unit.
+// maxGrowth is the factor from which a quantity that changes in one update is taken for one with another unit.
 const maxGrowth = 40
+
+// checkDirectoryShrunk looks for sizes of volumes that shrink as by another unit.
+func checkDirectoryShrunk(old, now podSet, r *reporter) {
+	for i, volume := range now.typed().Volumes {
+		for _, before := range old.typed().Volumes {
+			if before.Name != volume.Name || before.EmptyDir == nil || before.EmptyDir.SizeLimit == nil ||
+				volume.EmptyDir == nil || volume.EmptyDir.SizeLimit == nil {
+				continue
+			}
+			had, has := before.EmptyDir.SizeLimit, volume.EmptyDir.SizeLimit
+			if has.Cmp(minBytes) >= 0 && has.AsApproximateFloat64()*maxGrowth < had.AsApproximateFloat64() {
+				field := fmt.Sprintf("volumes|%d|emptyDir|sizeLimit", i)
+				now.field(r, field, "sizeLimit %s is less than a %dth of the %s of %s, and pods that write more are "+
+					"evicted: check its unit", has, maxGrowth, had, old.by.place())
+			}
+		}
+	}
+}
 
 // checkRequestGrown looks for requests that grow as by another unit.
 func checkRequestGrown(old *manifest, before, c podContainer, pods podSet, r *reporter) {
