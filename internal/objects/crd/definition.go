@@ -60,7 +60,7 @@ func prepareForCreate(crd *apiextensions.CustomResourceDefinition) {
 
 // withoutConsequences leaves out errors that only follow from others: those of status, which manifests do not write,
 // and those of rules that only add to the cost of a schema, if another rule is too expensive by itself. (The API
-// server names four of them, any four of those that cost the same.)
+// server names any four rules that cost the same.)
 func withoutConsequences(found field.ErrorList) field.ErrorList {
 	isTooExpensive := slices.ContainsFunc(found, func(err *field.Error) bool {
 		return strings.HasPrefix(err.Detail, "estimated rule cost exceeds budget")

@@ -104,7 +104,7 @@ func (c *container) checkSchemes(s *subject, r *reporter) {
 	for i, probe := range probes[:2] {
 		if haveOtherSchemes(probe, c.ReadinessProbe) {
 			c.report(r, []string{probeNames[i], "httpGet", "scheme"}, "has another scheme in its %s than in its "+
-				"readinessProbe of the same port, so one of them always fails, and the container is killed or never "+
+				"readinessProbe of the same port, so one always fails, and the container is killed or never "+
 				"ready: use the same", probeNames[i])
 		}
 	}
@@ -252,7 +252,7 @@ func checkNeverRuns(s *subject, r *reporter) {
 	})
 }
 
-// isEveryMinute reports whether a schedule has hours, and no minutes of them.
+// isEveryMinute reports whether a schedule has hours without a minute.
 func isEveryMinute(schedule string) bool {
 	fields := strings.Fields(schedule)
 	return len(fields) == 5 && fields[0] == "*" && fields[1] != "*"

@@ -252,7 +252,7 @@ func checkContested(s *subject, r *reporter) {
 	each(s, kinds.HorizontalPodAutoscaler, func(m *manifest, _ *autoscalingv2.HorizontalPodAutoscaler) {
 		target, _ := kinds.ScaleTarget(m.Object())
 		if other := autoscalers[target]; other != nil && other.id != m.id && s.shareCluster(other, m) {
-			r.field(m, []string{"spec", "scaleTargetRef"}, "%s scales %s, too, and then neither of them does: use one "+
+			r.field(m, []string{"spec", "scaleTargetRef"}, "%s scales %s, too, and then neither does: use one "+
 				"with all metrics", other.named(), target)
 		}
 		autoscalers[target] = m

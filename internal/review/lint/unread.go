@@ -34,7 +34,7 @@ func checkUnreadChange(s *subject, r *reporter) {
 	})
 }
 
-// isRenamed reports whether a new key has the value of one that is gone, which the rules for missing variables, keys
+// isRenamed reports whether a new key has the value of a removed one, which the rules for missing variables, keys
 // and files report.
 func isRenamed(old, m *manifest, key string) bool {
 	_, wasSet := old.value(key)
