@@ -39,7 +39,8 @@ type Edge struct {
 }
 
 // A Ramp opens an update for a share of the clusters. The share is Percentage at the start, and grows linearly to all
-// clusters until the duration has passed. Without a duration it stays: the ramp is paused. Without a start, it is closed.
+// clusters until the duration has passed. Without a duration it stays: the ramp is paused. Without a start, it is
+// closed.
 type Ramp struct {
 	Start      metav1.Time     `json:"start,omitzero"`
 	Percentage float64         `json:"percentage,omitempty"` // 0 to 100

@@ -16,7 +16,8 @@ import (
 var start = time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)
 
 func ramp(percentage float64, duration time.Duration) phase.Ramp {
-	return phase.Ramp{Start: metav1.NewTime(start), Percentage: percentage, Duration: metav1.Duration{Duration: duration}}
+	length := metav1.Duration{Duration: duration}
+	return phase.Ramp{Start: metav1.NewTime(start), Percentage: percentage, Duration: length}
 }
 
 func TestRampOpensForAGrowingShareOfClusters(t *testing.T) {

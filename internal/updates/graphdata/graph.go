@@ -1,0 +1,182 @@
+package graphdata
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/updates/phase"
+)
+
+// A Graph is what clients of an update service get.
+type Graph struct {
+	Version          int                `json:"version"` // of the format
+	Nodes            []Node             `json:"nodes"`
+	Edges            [][2]int           `json:"edges"` // indexes of nodes
+	ConditionalEdges []ConditionalEdges `json:"conditionalEdges"`
+	PhasedEdges      []phase.Phase      `json:"phasedEdges,omitempty"`
+}
+
+// A Node is a release.
+type Node struct {
+	Version  string            `json:"version"`
+	Image    string            `json:"payload"`
+	Metadata map[string]string `json:"metadata"`
+}
+
+// ConditionalEdges are edges with the same risks.
+type ConditionalEdges struct {
+	Edges []phase.Edge `json:"edges"`
+	Risks []Risk       `json:"risks"`
+}
+
+// Graph returns the graph of a channel and an architecture at a time. It has the nodes in the order of their versions.
+func (d *Data) Graph(channel, arch string, now time.Time) *Graph {
+	b := builder{
+		Data: d, channel: channel, now: now, halted: d.Halted(), offers: map[*Phase]*phase.Phase{},
+		conditional: map[int]int{}, phased: map[group]int{},
+		graph: &Graph{Version: 1, Nodes: []Node{}, Edges: [][2]int{}, ConditionalEdges: []ConditionalEdges{}},
+	}
+	indexes := make([]int, len(d.nodes)) // in the graph, plus one
+	for i := range d.nodes {
+		n := &d.nodes[i]
+		if !slices.Contains(n.channels, channel) || n.architectures != nil && !slices.Contains(n.architectures, arch) {
+			continue
+		}
+		b.graph.Nodes = append(b.graph.Nodes, n.offered(arch))
+		indexes[i] = len(b.graph.Nodes)
+	}
+	for i := range d.edges {
+		e := &d.edges[i]
+		if from, target := indexes[e.from]-1, indexes[e.to]-1; from >= 0 && target >= 0 {
+			b.add(e, from, target)
+		}
+	}
+	return b.graph
+}
+
+// offered returns a node as clients of an architecture get it.
+func (n *node) offered(arch string) Node {
+	if n.name == n.base {
+		return Node{n.name, n.Image, n.metadata}
+	}
+	metadata := maps.Clone(n.metadata)
+	delete(metadata, keyArch)
+	_, suffix, _ := strings.Cut(n.name, "+")
+	parts := slices.DeleteFunc(strings.Split(suffix, "."), func(part string) bool { return part == arch })
+	version := n.base
+	if len(parts) > 0 {
+		version += "+" + strings.Join(parts, ".")
+	}
+	return Node{version, n.Image, metadata}
+}
+
+// A builder builds a graph.
+type builder struct {
+	*Data
+	channel     string
+	now         time.Time
+	halted      map[string]Halt
+	offers      map[*Phase]*phase.Phase // nil for those that are open for all
+	conditional map[int]int             // indexes of ConditionalEdges by risks
+	phased      map[group]int           // indexes of PhasedEdges
+	graph       *Graph
+}
+
+// A group is what phased edges have in common.
+type group struct {
+	phase *Phase
+	risks int
+	halt  string
+}
+
+// add adds an edge between nodes with these indexes.
+func (b *builder) add(e *edge, from, target int) {
+	release := &b.nodes[e.to]
+	key := group{risks: e.risks}
+	for _, p := range b.phasesTo[e.to] {
+		if p.Matches(b.channel, b.nodes[e.from].name, release.name) && b.offerOf(p) != nil {
+			key.phase = p
+		}
+	}
+	for _, version := range []string{release.base, release.name} {
+		if halt, isHalted := b.halted[version]; isHalted {
+			key.halt = halt.Reason
+		}
+	}
+	named := phase.Edge{From: b.graph.Nodes[from].Version, To: b.graph.Nodes[target].Version}
+	switch {
+	case key.phase != nil || key.halt != "":
+		i, isKnown := b.phased[key]
+		if !isKnown {
+			i = len(b.graph.PhasedEdges)
+			b.phased[key] = i
+			b.graph.PhasedEdges = append(b.graph.PhasedEdges, b.newPhase(key))
+		}
+		b.graph.PhasedEdges[i].Edges = append(b.graph.PhasedEdges[i].Edges, named)
+	case e.risks != 0:
+		i, isKnown := b.conditional[e.risks]
+		if !isKnown {
+			i = len(b.graph.ConditionalEdges)
+			b.conditional[e.risks] = i
+			added := ConditionalEdges{Risks: b.riskSets[e.risks].risks}
+			b.graph.ConditionalEdges = append(b.graph.ConditionalEdges, added)
+		}
+		b.graph.ConditionalEdges[i].Edges = append(b.graph.ConditionalEdges[i].Edges, named)
+	default:
+		b.graph.Edges = append(b.graph.Edges, [2]int{from, target})
+	}
+}
+
+// offerOf returns a phase as clients get it; nil if it is open for all.
+func (b *builder) offerOf(p *Phase) *phase.Phase {
+	offer, isKnown := b.offers[p]
+	if !isKnown {
+		all := p.offered()
+		if !all.IsOpenForAll(b.now) {
+			offer = &all
+		}
+		b.offers[p] = offer
+	}
+	return offer
+}
+
+func (b *builder) newPhase(key group) phase.Phase {
+	offer := phase.Phase{}
+	if key.phase != nil {
+		offer = *b.offerOf(key.phase)
+	}
+	offer.Halt = key.halt
+	offer.Risks = b.riskSets[key.risks].text
+	return offer
+}
+
+// ChannelNames returns the names of all channels, also of those that only releases name.
+func (d *Data) ChannelNames() []string {
+	var names []string
+	for _, channel := range d.Channels {
+		names = append(names, channel.Name)
+	}
+	for i := range d.nodes {
+		names = append(names, d.nodes[i].channels...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Architectures returns the architectures that releases have. If one has none, clients of the usual ones may ask.
+func (d *Data) Architectures() []string {
+	var all []string
+	for i := range d.nodes {
+		if d.nodes[i].architectures == nil {
+			all = append(all, "amd64", "arm64", "multi", "ppc64le", "s390x")
+			break
+		}
+	}
+	for i := range d.nodes {
+		all = append(all, d.nodes[i].architectures...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -1,0 +1,390 @@
+package graphdata
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/blang/semver/v4"
+)
+
+// Metadata of releases.
+const (
+	prefix       = "io.openshift.upgrades.graph."
+	keyArch      = prefix + "release.arch"
+	keyChannels  = prefix + "release.channels"
+	keyPrevAdd   = prefix + "previous.add"
+	keyNextAdd   = prefix + "next.add"
+	keyPrevDrop  = prefix + "previous.remove"
+	keyNextDrop  = prefix + "next.remove"
+	keyPrevRegex = prefix + "previous.remove_regex"
+	keyBarrier   = "dev.runlevel.barrier"
+	keyDeadEnd   = "dev.runlevel.dead-end"
+)
+
+// A node is a release of one architecture.
+type node struct {
+	*Release
+	name          string // version with the suffix of its architecture
+	base          string // version without it
+	version       semver.Version
+	metadata      map[string]string
+	architectures []string // empty for all
+	channels      []string
+}
+
+// An edge is an update between nodes.
+type edge struct {
+	from, to  int
+	isRemoved bool // for clusters that do not know risks
+	risks     int  // index of riskSets; 0 for none
+}
+
+// A riskSet has the risks of an edge.
+type riskSet struct {
+	risks []Risk
+	text  json.RawMessage
+}
+
+// appliesTo returns whether a version in the graph data is the one of a node: without the suffix of an architecture, it
+// holds for all.
+func appliesTo(version, name string) bool {
+	if version == name {
+		return true
+	}
+	base, _, _ := strings.Cut(name, "+")
+	return base == version
+}
+
+// A linker makes the graph of all channels and architectures.
+type linker struct {
+	*Data
+	byName   map[string]int
+	incoming [][]int        // froms, by node
+	sets     map[string]int // indexes of riskSets by their texts
+	last     struct {
+		entries []*BlockedEdge
+		set     int
+	}
+	problems []error
+}
+
+// link makes the nodes and edges.
+func (d *Data) link() []error {
+	l := linker{Data: d, byName: map[string]int{}, sets: map[string]int{}}
+	d.nodes, d.edges, d.riskSets, d.phasesTo = nil, nil, []riskSet{{}}, map[int][]*Phase{}
+	l.addNodes()
+	l.addChannels()
+	l.addEdges()
+	l.judgeEdges()
+	l.addPhases()
+	return l.problems
+}
+
+func (l *linker) problem(file, format string, values ...any) {
+	l.problems = append(l.problems, fmt.Errorf("%s: %s", file, fmt.Sprintf(format, values...)))
+}
+
+func (l *linker) addNodes() {
+	for i := range l.Releases {
+		release := &l.Releases[i]
+		n := node{Release: release, name: release.Version, metadata: maps.Clone(release.Metadata)}
+		if n.metadata == nil {
+			n.metadata = map[string]string{}
+		}
+		if release.Architecture != "" {
+			n.name += "+" + release.Architecture
+			n.metadata[keyArch] = release.Architecture
+		}
+		if release.URL != "" {
+			n.metadata["url"] = release.URL
+		}
+		n.base, _, _ = strings.Cut(n.name, "+")
+		n.version = semver.MustParse(n.name)
+		l.nodes = append(l.nodes, n)
+	}
+	slices.SortStableFunc(l.nodes, func(a, b node) int {
+		return cmp.Or(a.version.Compare(b.version), strings.Compare(a.name, b.name))
+	})
+	raw := map[string]map[string]string{}
+	for version, metadata := range l.Raw {
+		base, _, _ := strings.Cut(version, "+")
+		raw[base] = metadata
+	}
+	barriers, deadEnds := reasons(l.Barriers), reasons(l.DeadEnds)
+	for i := range l.nodes {
+		n := &l.nodes[i]
+		if i > 0 && l.nodes[i-1].base == n.base && (l.nodes[i-1].name == n.name || l.nodes[i-1].name == n.base) {
+			l.problem(n.File, "version %s is also in %s: give both an architecture of their own", n.base,
+				l.nodes[i-1].File)
+		}
+		l.byName[n.name] = i
+		for key, value := range raw[n.base] {
+			n.add(key, value, ",")
+		}
+		for key, all := range map[string]map[string]string{keyBarrier: barriers, keyDeadEnd: deadEnds} {
+			if reason := cmp.Or(all[n.name], all[n.base]); reason != "" {
+				n.metadata[key] = reason
+			}
+		}
+		if all := n.metadata[keyArch]; all != "" {
+			n.architectures = split(all)
+		}
+	}
+}
+
+// add adds to a list in the metadata.
+func (n *node) add(key, value, separator string) {
+	if known := n.metadata[key]; known != "" {
+		value = known + separator + value
+	}
+	n.metadata[key] = value
+}
+
+func reasons(notices []Notice) map[string]string {
+	all := map[string]string{}
+	for _, notice := range notices {
+		all[notice.Version] = notice.Reason
+	}
+	return all
+}
+
+// split returns the items of a list in metadata.
+func split(list string) []string {
+	if list == "" {
+		return nil
+	}
+	items := strings.Split(list, ",")
+	for i, item := range items {
+		items[i] = strings.TrimSpace(item)
+	}
+	return items
+}
+
+func (l *linker) addChannels() {
+	files := map[string]string{}
+	names := map[string][]string{} // by version
+	for _, channel := range l.Channels {
+		if other, isKnown := files[channel.Name]; isKnown {
+			l.problem(channel.File, "channel %s is also in %s", channel.Name, other)
+		}
+		files[channel.Name] = channel.File
+		for _, version := range channel.Versions {
+			names[version] = append(names[version], channel.Name)
+		}
+	}
+	for i := range l.nodes {
+		n := &l.nodes[i]
+		n.channels = slices.Concat(split(n.metadata[keyChannels]), names[n.base])
+		if n.name != n.base {
+			n.channels = append(n.channels, names[n.name]...)
+		}
+		// As Cincinnati sorts them: those of 1.4 before those of 1.5.
+		slices.SortFunc(n.channels, func(a, b string) int {
+			_, versionA, _ := strings.Cut(a, "-")
+			_, versionB, _ := strings.Cut(b, "-")
+			return cmp.Or(strings.Compare(versionA, versionB), strings.Compare(a, b))
+		})
+		n.channels = slices.Compact(n.channels)
+		if len(n.channels) > 0 {
+			n.metadata[keyChannels] = strings.Join(n.channels, ",")
+		}
+	}
+}
+
+// addEdges adds what releases and metadata say about previous and next versions.
+func (l *linker) addEdges() {
+	l.incoming = make([][]int, len(l.nodes))
+	for i := range l.nodes {
+		n := &l.nodes[i]
+		suffix := n.name[len(n.base):]
+		for _, version := range n.Previous {
+			l.addEdge(withSuffix(version, suffix), n.name)
+		}
+		for _, version := range n.Next {
+			l.addEdge(n.name, withSuffix(version, suffix))
+		}
+		for _, version := range split(n.metadata[keyPrevAdd]) {
+			l.addEdge(n.neighbor(version), n.name)
+		}
+		for _, version := range split(n.metadata[keyNextAdd]) {
+			l.addEdge(n.name, n.neighbor(version))
+		}
+	}
+	seen := make([]int, len(l.nodes))
+	for target, all := range l.incoming {
+		for _, from := range all {
+			if seen[from] != target+1 {
+				seen[from] = target + 1
+				l.edges = append(l.edges, edge{from: from, to: target})
+			}
+		}
+	}
+}
+
+func (l *linker) addEdge(from, target string) {
+	i, hasFrom := l.byName[from]
+	j, hasTo := l.byName[target]
+	if hasFrom && hasTo && i != j {
+		l.incoming[j] = append(l.incoming[j], i)
+	}
+}
+
+// withSuffix returns a version with the suffix of an architecture in the place of its own.
+func withSuffix(version, suffix string) string {
+	base, own, hasOwn := strings.Cut(version, "+")
+	if hasOwn && own == strings.TrimPrefix(suffix, "+") {
+		return version
+	}
+	return base + suffix
+}
+
+// neighbor returns a version in metadata as the name of a node of the same architecture.
+func (n *node) neighbor(version string) string {
+	if arch := n.metadata[keyArch]; arch != "" {
+		return withSuffix(version, "+"+arch)
+	}
+	return version
+}
+
+// judgeEdges removes edges, and gives them risks.
+func (l *linker) judgeEdges() {
+	blocked := map[string][]*BlockedEdge{}
+	for i := range l.Blocked {
+		blocked[l.Blocked[i].To] = append(blocked[l.Blocked[i].To], &l.Blocked[i])
+	}
+	dropped := map[[2]string]bool{}
+	for i := range l.nodes {
+		for _, version := range split(l.nodes[i].metadata[keyNextDrop]) {
+			dropped[[2]string{l.nodes[i].name, l.nodes[i].neighbor(version)}] = true
+		}
+	}
+	var barriers []semver.Version
+	for _, barrier := range l.Barriers {
+		barriers = append(barriers, semver.MustParse(barrier.Version))
+	}
+	kept := l.edges[:0]
+	for start := 0; start < len(l.edges); {
+		target := l.edges[start].to
+		end := start
+		for end < len(l.edges) && l.edges[end].to == target {
+			end++
+		}
+		l.judgeEdgesTo(target, l.edges[start:end], blocked)
+		for _, e := range l.edges[start:end] {
+			from, release := &l.nodes[e.from], &l.nodes[target]
+			isAcross := slices.ContainsFunc(barriers, func(barrier semver.Version) bool {
+				return from.version.LT(barrier) && barrier.LT(release.version)
+			})
+			e.isRemoved = e.isRemoved || len(dropped) > 0 && dropped[[2]string{from.name, release.name}]
+			if isAcross || from.metadata[keyDeadEnd] != "" || e.isRemoved && e.risks == 0 {
+				continue
+			}
+			kept = append(kept, e)
+		}
+		start = end
+	}
+	l.edges = kept
+}
+
+// judgeEdgesTo judges the edges that lead to a node.
+func (l *linker) judgeEdgesTo(target int, edges []edge, blocked map[string][]*BlockedEdge) {
+	n := &l.nodes[target]
+	dropped := split(n.metadata[keyPrevDrop])
+	isDropped := func(from string) bool {
+		return slices.ContainsFunc(dropped, func(version string) bool { return n.neighbor(version) == from })
+	}
+	if len(dropped) == 1 && dropped[0] == "*" {
+		isDropped = func(string) bool { return true }
+	}
+	var removing *regexp.Regexp
+	if text := n.metadata[keyPrevRegex]; text != "" {
+		var err error
+		if removing, err = regexp.Compile(text); err != nil {
+			l.problem(n.File, "metadata: %s: %q is not a regular expression: %s", keyPrevRegex, text, err)
+		}
+	}
+	entries := blocked[n.base]
+	if n.name != n.base {
+		entries = slices.Concat(entries, blocked[n.name])
+	}
+	for _, entry := range entries {
+		n.add(keyPrevRegex, entry.From, "|")
+	}
+	for i := range edges {
+		from := l.nodes[edges[i].from].name
+		edges[i].isRemoved = isDropped(from) || removing != nil && removing.MatchString(from)
+		var risks []*BlockedEdge
+		for _, entry := range entries {
+			if entry.From != ".*" && !entry.from.MatchString(from) {
+				continue
+			}
+			edges[i].isRemoved = true
+			if entry.Name != "" {
+				risks = append(risks, entry)
+			}
+		}
+		if len(risks) > 0 {
+			edges[i].risks = l.setOf(risks)
+		}
+	}
+}
+
+// setOf returns the index of a set of risks. Edges to several versions have the same ones.
+func (l *linker) setOf(entries []*BlockedEdge) int {
+	if len(entries) == len(l.last.entries) && slices.Equal(entries, l.last.entries) {
+		return l.last.set
+	}
+	var all riskSet
+	for _, entry := range entries {
+		isSame := func(risk Risk) bool { return reflect.DeepEqual(risk, entry.Risk) }
+		if !slices.ContainsFunc(all.risks, isSame) {
+			all.risks = append(all.risks, entry.Risk)
+		}
+	}
+	var err error
+	if all.text, err = json.Marshal(all.risks); err != nil {
+		l.problem(entries[0].File, "%s", err)
+	}
+	set, isKnown := l.sets[string(all.text)]
+	if !isKnown {
+		set = len(l.riskSets)
+		l.sets[string(all.text)] = set
+		l.riskSets = append(l.riskSets, all)
+	}
+	l.last.entries, l.last.set = entries, set
+	return set
+}
+
+// addPhases finds the nodes that phases lead to, and edges that are in two phases of a channel.
+func (l *linker) addPhases() {
+	for i := range l.nodes {
+		for j := range l.Phases {
+			if p := &l.Phases[j]; appliesTo(p.To, l.nodes[i].name) {
+				l.phasesTo[i] = append(l.phasesTo[i], p)
+			}
+		}
+	}
+	reported := map[*Phase]bool{}
+	for _, e := range l.edges {
+		from, target := &l.nodes[e.from], &l.nodes[e.to]
+		for _, channel := range target.channels {
+			var first *Phase
+			for _, p := range l.phasesTo[e.to] {
+				switch isMatch := !reported[p] && p.Matches(channel, from.name, target.name); {
+				case isMatch && first == nil:
+					first = p
+				case isMatch:
+					reported[p] = true
+					l.problem(p.File, "the update from %s to %s in channel %s is in this phase and in %s", from.base,
+						target.base, channel, first.File)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,341 @@
+package graphdata
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"github.com/blang/semver/v4"
+	"github.com/google/go-containerregistry/pkg/name"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/yamltext"
+)
+
+// Schema is the version of the format of graph data that this package knows.
+const Schema = "1.2.0"
+
+// HaltsFile is the file with the halts.
+const HaltsFile = "halts.yaml"
+
+// Read reads a folder. The error has everything that is wrong in it.
+func Read(files fs.FS) (*Data, error) {
+	r := reader{files: files, expressions: map[string]*regexp.Regexp{}}
+	d := &Data{}
+	r.checkSchema()
+	d.Channels = readAll(&r, "channels", r.checkChannel)
+	d.Blocked = readAll(&r, "blocked-edges", r.checkBlocked)
+	d.Releases = readAll(&r, "releases", r.checkRelease)
+	d.Barriers = readAll(&r, "barriers", r.checkNotice)
+	d.DeadEnds = readAll(&r, "dead-ends", r.checkNotice)
+	d.Phases = readAll(&r, "phases", r.checkPhase)
+	r.readRaw(d)
+	r.readHalts(d)
+	if len(r.problems) > 0 {
+		return nil, errors.Join(r.problems...)
+	}
+	if problems := d.link(); len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	return d, nil
+}
+
+// A reader reads the files of a folder.
+type reader struct {
+	files       fs.FS
+	problems    []error
+	expressions map[string]*regexp.Regexp // many files have the same one
+}
+
+// A document is a file that is read.
+type document struct {
+	*reader
+	file   string
+	places *yamltext.FieldPlaces // nil for JSON
+}
+
+// problem adds a problem with a field, such as rings.canary.
+func (d *document) problem(field, format string, values ...any) {
+	text := fmt.Sprintf(format, values...)
+	if field != "" {
+		text = field + ": " + text
+	}
+	place := d.file
+	if d.places != nil {
+		isDelimiter := func(c rune) bool { return strings.ContainsRune(".[]", c) }
+		line, _ := d.places.At(strings.FieldsFunc(field, isDelimiter)...)
+		place = fmt.Sprintf("%s:%d", d.file, line)
+	}
+	d.problems = append(d.problems, fmt.Errorf("%s: %s", place, text))
+}
+
+// readAll reads the YAML files of a folder; it may be missing.
+func readAll[T any](r *reader, folder string, check func(*document, *T)) []T {
+	entries, err := fs.ReadDir(r.files, folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.problems = append(r.problems, err)
+	}
+	var all []T
+	for _, entry := range entries {
+		d := &document{reader: r, file: path.Join(folder, entry.Name())}
+		switch path.Ext(entry.Name()) {
+		case ".yaml":
+			var item T
+			if d.decode(&item) {
+				check(d, &item)
+			}
+			all = append(all, item)
+		case ".yml", ".json":
+			d.problem("", "only files whose names end with .yaml are read: rename it")
+		}
+	}
+	return all
+}
+
+// decode decodes a YAML file strictly; false if the value can't be used.
+func (d *document) decode(value any) bool {
+	known := len(d.problems)
+	text, err := fs.ReadFile(d.files, d.file)
+	if err != nil {
+		d.problems = append(d.problems, err)
+		return false
+	}
+	root, syntax := yamltext.ParseFile(text)
+	if syntax != nil {
+		d.problems = append(d.problems, fmt.Errorf("%s:%d: %s", d.file, max(syntax.Line, 1), syntax.Message))
+		return false
+	}
+	if root == nil {
+		d.problem("", "it is empty")
+		return false
+	}
+	d.places = yamltext.NewPlaces(root)
+	var content any
+	if err := root.Decode(&content); err != nil {
+		explained := yamltext.Explain(err, text)
+		d.problems = append(d.problems, fmt.Errorf("%s:%d: %s", d.file, max(explained.Line, 1), explained.Message))
+		return false
+	}
+	encoded, err := json.Marshal(content)
+	if err != nil {
+		d.problem("", "a key is not a text")
+		return false
+	}
+	d.unmarshal(encoded, value)
+	return len(d.problems) == known
+}
+
+// unmarshal decodes JSON strictly.
+func (d *document) unmarshal(encoded []byte, value any) {
+	unknown, err := kjson.UnmarshalStrict(encoded, value)
+	var wrongType *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &wrongType):
+		d.problem(wrongType.Field, "it can't be a %s", wrongType.Value)
+	case err != nil:
+		d.problem("", "%s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	for _, problem := range unknown {
+		_, field, isUnknown := strings.Cut(problem.Error(), `unknown field "`)
+		if !isUnknown {
+			d.problem("", "%s", problem)
+			continue
+		}
+		field = strings.TrimSuffix(field, `"`)
+		hint := ""
+		names := fieldNames(reflect.TypeOf(value), nil)
+		if near := printable.Nearest(field[strings.LastIndex(field, ".")+1:], names, 3); near != "" {
+			hint = ": did you mean " + near + "?"
+		}
+		d.problem(field, "unknown field%s", hint)
+	}
+}
+
+// fieldNames appends the names of all fields of a type.
+func fieldNames(kind reflect.Type, names []string) []string {
+	switch kind.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		return fieldNames(kind.Elem(), names)
+	case reflect.Struct:
+		for field := range kind.Fields() {
+			if tag, hasTag := field.Tag.Lookup("json"); hasTag {
+				names = fieldNames(field.Type, names)
+				if name, _, _ := strings.Cut(tag, ","); name != "" && name != "-" {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	return names
+}
+
+func (r *reader) checkSchema() {
+	d := document{reader: r, file: "version"}
+	text, err := fs.ReadFile(r.files, d.file)
+	if err != nil {
+		d.problem("", "it is missing: write the version of the format, 1.1.0, into it")
+		return
+	}
+	known := semver.MustParse(Schema)
+	written := strings.TrimSpace(string(text))
+	schema, err := semver.Parse(written)
+	if err != nil || schema.Major != known.Major {
+		d.problem("", "%q is not a version of the format that is known, such as %s", written, Schema)
+	}
+}
+
+// version checks a field with a version.
+func (d *document) version(field, text string) {
+	if text == "" {
+		d.problem(field, "it is missing")
+	} else if _, err := semver.Parse(text); err != nil {
+		d.problem(field, "%q is not a semantic version such as 1.4.1", text)
+	}
+}
+
+func (d *document) versions(field string, all []string) {
+	for i, text := range all {
+		d.version(fmt.Sprintf("%s[%d]", field, i), text)
+	}
+}
+
+// expression checks a field with a regular expression.
+func (d *document) expression(field, text string) *regexp.Regexp {
+	if known, isKnown := d.expressions[text]; isKnown {
+		return known
+	}
+	expression, err := regexp.Compile(text)
+	if err != nil {
+		d.problem(field, "%q is not a regular expression: %s", text, err)
+	}
+	d.expressions[text] = expression
+	return expression
+}
+
+var channelName = regexp.MustCompile(`^[0-9a-z.-]+$`)
+
+func (r *reader) checkChannel(d *document, c *Channel) {
+	c.File = d.file
+	if !channelName.MatchString(c.Name) {
+		d.problem("name", "%q is not the name of a channel: it has only a-z, 0-9, - and .", c.Name)
+	}
+	d.versions("versions", c.Versions)
+}
+
+func (r *reader) checkBlocked(d *document, b *BlockedEdge) {
+	b.File = d.file
+	d.version("to", b.To)
+	if b.From == "" {
+		d.problem("from", "it is missing: write .* for all versions")
+	}
+	b.from = d.expression("from", b.From)
+	if b.Name == "" && b.URL == "" && b.Message == "" && len(b.MatchingRules) == 0 && b.FixedIn+b.AutoExtend == "" {
+		return // blocked for all clusters
+	}
+	for field, isMissing := range map[string]bool{
+		"name":          b.Name == "",
+		"url":           b.URL == "",
+		"message":       b.Message == "",
+		"matchingRules": len(b.MatchingRules) == 0,
+	} {
+		if isMissing {
+			d.problem(field, "it is missing: a risk has name, url, message and matchingRules; "+
+				"edges that are blocked for all clusters have only to and from")
+		}
+	}
+	for i, rule := range b.MatchingRules {
+		switch {
+		case rule.Type == "":
+			d.problem(fmt.Sprintf("matchingRules[%d].type", i), "it is missing: write Always or PromQL")
+		case rule.Type == "PromQL" && (rule.PromQL == nil || rule.PromQL.PromQL == ""):
+			d.problem(fmt.Sprintf("matchingRules[%d].promql", i), "the query promql.promql is missing")
+		}
+	}
+}
+
+func (r *reader) checkRelease(d *document, release *Release) {
+	release.File = d.file
+	d.version("version", release.Version)
+	d.versions("previous", release.Previous)
+	d.versions("next", release.Next)
+	if _, err := name.NewDigest(release.Image); err != nil {
+		d.problem("image", "%q has no digest, as in registry.example/shop@sha256:...", release.Image)
+	}
+	if strings.Contains(release.Version, "+") && release.Architecture != "" {
+		d.problem("version", "the architecture has a field of its own: leave out what is behind +")
+	}
+}
+
+func (r *reader) checkNotice(d *document, n *Notice) {
+	n.File = d.file
+	d.version("version", n.Version)
+	if n.Reason == "" {
+		d.problem("reason", "it is missing: users read it")
+	}
+}
+
+func (r *reader) checkPhase(d *document, p *Phase) {
+	p.File = d.file
+	d.version("to", p.To)
+	if p.From != "" {
+		p.from = d.expression("from", p.From)
+	}
+	if err := p.Ramp.Validate(); err != nil {
+		d.problem("", "%s", err)
+	}
+	for ring, ramp := range p.Rings {
+		if err := ramp.Validate(); err != nil {
+			d.problem("rings."+ring, "%s", err)
+		}
+	}
+	if _, err := p.FailureLimit(); err != nil {
+		d.problem("maxFailures", "%s", err)
+	}
+	if p.After != nil && p.After.Successes < 1 {
+		d.problem("after.successes", "it must be at least 1")
+	}
+	if p.Clusters < 0 || min(p.MinSuccessTime.Duration, p.ProgressDeadline.Duration) < 0 {
+		d.problem("", "a number or duration is negative")
+	}
+}
+
+func (r *reader) readRaw(data *Data) {
+	d := document{reader: r, file: "raw/metadata.json"}
+	text, err := fs.ReadFile(r.files, d.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	} else if err != nil {
+		r.problems = append(r.problems, err)
+		return
+	}
+	d.unmarshal(text, &data.Raw)
+	for version := range data.Raw {
+		d.version(version, version)
+	}
+}
+
+func (r *reader) readHalts(data *Data) {
+	if _, err := fs.Stat(r.files, HaltsFile); errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	d := document{reader: r, file: HaltsFile}
+	if !d.decode(&data.Halts) {
+		return
+	}
+	for i, halt := range data.Halts {
+		field := fmt.Sprintf("[%d]", i)
+		d.version(field+".to", halt.To)
+		if halt.At.IsZero() {
+			d.problem(field+".at", "it is missing")
+		}
+		if (halt.Reason == "") == (halt.Resumed == "") {
+			d.problem(field, "it has either a reason or resumed")
+		}
+	}
+}
