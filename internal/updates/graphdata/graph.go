@@ -133,7 +133,7 @@ func (b *builder) add(e *edge, from, target int) {
 func (b *builder) offerOf(p *Phase) *phase.Phase {
 	offer, isKnown := b.offers[p]
 	if !isKnown {
-		all := p.offered()
+		all := p.Offer()
 		if !all.IsOpenForAll(b.now) {
 			offer = &all
 		}

@@ -9,14 +9,13 @@
 package graphdata
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/runlevel/runlevel/internal/updates/halt"
 	"github.com/runlevel/runlevel/internal/updates/phase"
 )
 
@@ -115,23 +114,13 @@ type Phase struct {
 	phase.Ramp `json:",inline"`
 	First      []string              `json:"first,omitempty"`
 	Rings      map[string]phase.Ramp `json:"rings,omitempty"`
-	After      *After                `json:"after,omitempty"`
+	halt.Policy `json:",inline"`
 
-	Clusters         int                 `json:"clusters,omitempty"`    // size of the fleet
-	MaxFailures      *intstr.IntOrString `json:"maxFailures,omitempty"` // a number, or a percentage of Clusters
-	MinSuccessTime   metav1.Duration     `json:"minSuccessTime,omitzero"`
-	ProgressDeadline metav1.Duration     `json:"progressDeadline,omitzero"`
-
-	// Reached is when After was fulfilled. The update service sets it from reports; no file has it.
-	Reached time.Time `json:"-"`
+	// Begin returns when a ramp with this start begins; zero if it waits for reports. Who has reports sets it. Without
+	// it, ramps that wait for reports never begin.
+	Begin func(start time.Time) time.Time `json:"-"`
 
 	from *regexp.Regexp
-}
-
-// After holds back the ramps of a phase until clusters have succeeded, and been healthy for a time.
-type After struct {
-	Successes int             `json:"successes"`
-	For       metav1.Duration `json:"for,omitzero"`
 }
 
 // A Halt stops all updates to a version, or lets them continue.
@@ -152,38 +141,32 @@ func (p *Phase) isIn(channel string) bool {
 	return len(p.Channels) == 0 || slices.Contains(p.Channels, channel)
 }
 
-// offered returns the phase as clients get it, without edges and risks.
-func (p *Phase) offered() phase.Phase {
+// Judged returns the phase as package halt judges it.
+func (p *Phase) Judged() halt.Phase { return halt.Phase{To: p.To, From: p.from, Policy: p.Policy} }
+
+// Offer returns the phase as clients get it, without edges and risks.
+func (p *Phase) Offer() phase.Phase {
 	begin := func(ramp phase.Ramp) phase.Ramp {
 		switch {
-		case p.After == nil:
-		case p.Reached.IsZero():
+		case ramp.Start.IsZero():
+		case p.Begin != nil:
+			ramp.Start = metav1.NewTime(p.Begin(ramp.Start.Time))
+		case p.After.Successes > 0:
+			ramp.Start = metav1.Time{}
+		}
+		if ramp.Start.IsZero() {
 			return phase.Ramp{}
-		case p.Reached.After(ramp.Start.Time) && !ramp.Start.IsZero():
-			ramp.Start = metav1.NewTime(p.Reached)
 		}
 		return ramp
 	}
-	offered := phase.Phase{First: p.First, Ramp: begin(p.Ramp)}
+	offer := phase.Phase{First: p.First, Ramp: begin(p.Ramp)}
 	for name, ramp := range p.Rings {
-		if offered.Rings == nil {
-			offered.Rings = map[string]phase.Ramp{}
+		if offer.Rings == nil {
+			offer.Rings = map[string]phase.Ramp{}
 		}
-		offered.Rings[name] = begin(ramp)
+		offer.Rings[name] = begin(ramp)
 	}
-	return offered
-}
-
-// FailureLimit returns how many failures halt a phase; 0 if none do.
-func (p *Phase) FailureLimit() (int, error) {
-	if p.MaxFailures == nil {
-		return 0, nil
-	}
-	limit, err := intstr.GetScaledValueFromIntOrPercent(p.MaxFailures, p.Clusters, true)
-	if err != nil || limit < 1 {
-		return 0, fmt.Errorf("%s is neither a number of clusters nor a percentage of clusters", p.MaxFailures)
-	}
-	return limit, nil
+	return offer
 }
 
 // Halted returns the halts that hold, by version.

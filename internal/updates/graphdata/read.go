@@ -36,7 +36,7 @@ func Read(files fs.FS) (*Data, error) {
 	d.DeadEnds = readAll(&r, "dead-ends", r.checkNotice)
 	d.Phases = readAll(&r, "phases", r.checkPhase)
 	r.readRaw(d)
-	r.readHalts(d)
+	d.Halts = r.readHalts()
 	if len(r.problems) > 0 {
 		return nil, errors.Join(r.problems...)
 	}
@@ -294,14 +294,8 @@ func (r *reader) checkPhase(d *document, p *Phase) {
 			d.problem("rings."+ring, "%s", err)
 		}
 	}
-	if _, err := p.FailureLimit(); err != nil {
-		d.problem("maxFailures", "%s", err)
-	}
-	if p.After != nil && p.After.Successes < 1 {
-		d.problem("after.successes", "it must be at least 1")
-	}
-	if p.Clusters < 0 || min(p.MinSuccessTime.Duration, p.ProgressDeadline.Duration) < 0 {
-		d.problem("", "a number or duration is negative")
+	if err := p.Policy.Validate(); err != nil {
+		d.problem("", "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 }
 
@@ -320,15 +314,24 @@ func (r *reader) readRaw(data *Data) {
 	}
 }
 
-func (r *reader) readHalts(data *Data) {
+// ReadHalts reads the halts of a folder that has no graph data, where a service writes them beside a folder that it
+// can't write.
+func ReadHalts(files fs.FS) ([]Halt, error) {
+	r := reader{files: files}
+	halts := r.readHalts()
+	return halts, errors.Join(r.problems...)
+}
+
+func (r *reader) readHalts() []Halt {
 	if _, err := fs.Stat(r.files, HaltsFile); errors.Is(err, fs.ErrNotExist) {
-		return
+		return nil
 	}
+	var halts []Halt
 	d := document{reader: r, file: HaltsFile}
-	if !d.decode(&data.Halts) {
-		return
+	if !d.decode(&halts) {
+		return nil
 	}
-	for i, halt := range data.Halts {
+	for i, halt := range halts {
 		field := fmt.Sprintf("[%d]", i)
 		d.version(field+".to", halt.To)
 		if halt.At.IsZero() {
@@ -338,4 +341,5 @@ func (r *reader) readHalts(data *Data) {
 			d.problem(field, "it has either a reason or resumed")
 		}
 	}
+	return halts
 }
