@@ -1,7 +1,6 @@
 package graphdata
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -36,7 +35,10 @@ func (d *Data) Graph(channel, arch string, now time.Time) *Graph {
 	b := builder{
 		Data: d, channel: channel, now: now, halted: d.Halted(), offers: map[*Phase]*phase.Phase{},
 		conditional: map[int]int{}, phased: map[group]int{},
-		graph: &Graph{Version: 1, Nodes: []Node{}, Edges: [][2]int{}, ConditionalEdges: []ConditionalEdges{}},
+		graph: &Graph{
+			Version: 1, Nodes: make([]Node, 0, len(d.nodes)), Edges: make([][2]int, 0, len(d.edges)),
+			ConditionalEdges: []ConditionalEdges{},
+		},
 	}
 	indexes := make([]int, len(d.nodes)) // in the graph, plus one
 	for i := range d.nodes {
@@ -44,7 +46,7 @@ func (d *Data) Graph(channel, arch string, now time.Time) *Graph {
 		if !slices.Contains(n.channels, channel) || n.architectures != nil && !slices.Contains(n.architectures, arch) {
 			continue
 		}
-		b.graph.Nodes = append(b.graph.Nodes, n.offered(arch))
+		b.graph.Nodes = append(b.graph.Nodes, Node{n.versionFor(arch), n.Image, n.offered})
 		indexes[i] = len(b.graph.Nodes)
 	}
 	for i := range d.edges {
@@ -56,20 +58,13 @@ func (d *Data) Graph(channel, arch string, now time.Time) *Graph {
 	return b.graph
 }
 
-// offered returns a node as clients of an architecture get it.
-func (n *node) offered(arch string) Node {
-	if n.name == n.base {
-		return Node{n.name, n.Image, n.metadata}
+// versionFor returns the version without the suffix of an architecture.
+func (n *node) versionFor(arch string) string {
+	if n.name == n.base || n.name[len(n.base)+1:] == arch {
+		return n.base
 	}
-	metadata := maps.Clone(n.metadata)
-	delete(metadata, keyArch)
-	_, suffix, _ := strings.Cut(n.name, "+")
-	parts := slices.DeleteFunc(strings.Split(suffix, "."), func(part string) bool { return part == arch })
-	version := n.base
-	if len(parts) > 0 {
-		version += "+" + strings.Join(parts, ".")
-	}
-	return Node{version, n.Image, metadata}
+	parts := strings.Split(n.name[len(n.base)+1:], ".")
+	return n.base + "+" + strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == arch }), ".")
 }
 
 // A builder builds a graph.
@@ -100,10 +95,14 @@ func (b *builder) add(e *edge, from, target int) {
 			key.phase = p
 		}
 	}
-	for _, version := range []string{release.base, release.name} {
+	for _, version := range [...]string{release.base, release.name} {
 		if halt, isHalted := b.halted[version]; isHalted {
 			key.halt = halt.Reason
 		}
+	}
+	if key == (group{}) {
+		b.graph.Edges = append(b.graph.Edges, [2]int{from, target})
+		return
 	}
 	named := phase.Edge{From: b.graph.Nodes[from].Version, To: b.graph.Nodes[target].Version}
 	switch {
@@ -115,7 +114,7 @@ func (b *builder) add(e *edge, from, target int) {
 			b.graph.PhasedEdges = append(b.graph.PhasedEdges, b.newPhase(key))
 		}
 		b.graph.PhasedEdges[i].Edges = append(b.graph.PhasedEdges[i].Edges, named)
-	case e.risks != 0:
+	default:
 		i, isKnown := b.conditional[e.risks]
 		if !isKnown {
 			i = len(b.graph.ConditionalEdges)
@@ -124,8 +123,6 @@ func (b *builder) add(e *edge, from, target int) {
 			b.graph.ConditionalEdges = append(b.graph.ConditionalEdges, added)
 		}
 		b.graph.ConditionalEdges[i].Edges = append(b.graph.ConditionalEdges[i].Edges, named)
-	default:
-		b.graph.Edges = append(b.graph.Edges, [2]int{from, target})
 	}
 }
 

@@ -56,9 +56,10 @@ type Feeder struct {
 
 // A BlockedEdge removes edges to a version, or gives them a risk.
 type BlockedEdge struct {
-	File       string `json:"-"`
-	To         string `json:"to"`
-	From       string `json:"from"` // regular expression, matched with versions that have the suffix of their architecture
+	File string `json:"-"`
+	To   string `json:"to"`
+	// From is a regular expression, which is matched with versions that have the suffix of their architecture.
+	From       string `json:"from"`
 	Risk       `json:",inline"`
 	FixedIn    string `json:"fixedIn,omitempty"`
 	AutoExtend string `json:"autoExtend,omitempty"`

@@ -34,7 +34,8 @@ type node struct {
 	base          string // version without it
 	version       semver.Version
 	metadata      map[string]string
-	architectures []string // empty for all
+	offered       map[string]string // metadata that clients get
+	architectures []string          // empty for all
 	channels      []string
 }
 
@@ -76,12 +77,21 @@ type linker struct {
 
 // link makes the nodes and edges.
 func (d *Data) link() []error {
-	l := linker{Data: d, byName: map[string]int{}, sets: map[string]int{}}
-	d.nodes, d.edges, d.riskSets, d.phasesTo = nil, nil, []riskSet{{}}, map[int][]*Phase{}
+	l := linker{Data: d, byName: make(map[string]int, len(d.Releases)), sets: map[string]int{}}
+	d.nodes, d.edges = make([]node, 0, len(d.Releases)), nil
+	d.riskSets, d.phasesTo = []riskSet{{}}, map[int][]*Phase{}
 	l.addNodes()
 	l.addChannels()
 	l.addEdges()
 	l.judgeEdges()
+	for i := range l.nodes {
+		n := &l.nodes[i]
+		n.offered = n.metadata
+		if n.metadata[keyArch] != "" {
+			n.offered = maps.Clone(n.metadata)
+			delete(n.offered, keyArch)
+		}
+	}
 	l.addPhases()
 	return l.problems
 }
@@ -93,10 +103,8 @@ func (l *linker) problem(file, format string, values ...any) {
 func (l *linker) addNodes() {
 	for i := range l.Releases {
 		release := &l.Releases[i]
-		n := node{Release: release, name: release.Version, metadata: maps.Clone(release.Metadata)}
-		if n.metadata == nil {
-			n.metadata = map[string]string{}
-		}
+		n := node{Release: release, name: release.Version, metadata: map[string]string{}}
+		maps.Copy(n.metadata, release.Metadata)
 		if release.Architecture != "" {
 			n.name += "+" + release.Architecture
 			n.metadata[keyArch] = release.Architecture
@@ -200,8 +208,11 @@ func (l *linker) addChannels() {
 // addEdges adds what releases and metadata say about previous and next versions.
 func (l *linker) addEdges() {
 	l.incoming = make([][]int, len(l.nodes))
+	count := 0
 	for i := range l.nodes {
 		n := &l.nodes[i]
+		count += len(n.Previous)
+		l.incoming[i] = make([]int, 0, len(n.Previous))
 		suffix := n.name[len(n.base):]
 		for _, version := range n.Previous {
 			l.addEdge(withSuffix(version, suffix), n.name)
@@ -216,6 +227,7 @@ func (l *linker) addEdges() {
 			l.addEdge(n.name, n.neighbor(version))
 		}
 	}
+	l.edges = make([]edge, 0, count)
 	seen := make([]int, len(l.nodes))
 	for target, all := range l.incoming {
 		for _, from := range all {

@@ -100,7 +100,6 @@ func readAll[T any](r *reader, folder string, check func(*document, *T)) []T {
 
 // decode decodes a YAML file strictly; false if the value can't be used.
 func (d *document) decode(value any) bool {
-	known := len(d.problems)
 	text, err := fs.ReadFile(d.files, d.file)
 	if err != nil {
 		d.problems = append(d.problems, err)
@@ -127,17 +126,16 @@ func (d *document) decode(value any) bool {
 		d.problem("", "a key is not a text")
 		return false
 	}
-	d.unmarshal(encoded, value)
-	return len(d.problems) == known
+	return d.unmarshal(encoded, value)
 }
 
-// unmarshal decodes JSON strictly.
-func (d *document) unmarshal(encoded []byte, value any) {
+// unmarshal decodes JSON strictly; false if the value can't be used.
+func (d *document) unmarshal(encoded []byte, value any) bool {
 	unknown, err := kjson.UnmarshalStrict(encoded, value)
 	var wrongType *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &wrongType):
-		d.problem(wrongType.Field, "it can't be a %s", wrongType.Value)
+		d.problem(wrongType.Field, "its value has the wrong type: %s", wrongType.Value)
 	case err != nil:
 		d.problem("", "%s", strings.TrimPrefix(err.Error(), "json: "))
 	}
@@ -155,6 +153,7 @@ func (d *document) unmarshal(encoded []byte, value any) {
 		}
 		d.problem(field, "unknown field%s", hint)
 	}
+	return err == nil
 }
 
 // fieldNames appends the names of all fields of a type.
