@@ -108,13 +108,13 @@ type Notice struct {
 
 // A Phase offers edges to a version in phases, and says when they are halted.
 type Phase struct {
-	File       string   `json:"-"`
-	To         string   `json:"to"`
-	From       string   `json:"from,omitempty"`     // regular expression as in BlockedEdge; empty for all
-	Channels   []string `json:"channels,omitempty"` // empty for all
-	phase.Ramp `json:",inline"`
-	First      []string              `json:"first,omitempty"`
-	Rings      map[string]phase.Ramp `json:"rings,omitempty"`
+	File        string   `json:"-"`
+	To          string   `json:"to"`
+	From        string   `json:"from,omitempty"`     // regular expression as in BlockedEdge; empty for all
+	Channels    []string `json:"channels,omitempty"` // empty for all
+	phase.Ramp  `json:",inline"`
+	First       []string              `json:"first,omitempty"`
+	Rings       map[string]phase.Ramp `json:"rings,omitempty"`
 	halt.Policy `json:",inline"`
 
 	// Begin returns when a ramp with this start begins; zero if it waits for reports. Who has reports sets it. Without

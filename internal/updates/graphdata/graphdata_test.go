@@ -103,7 +103,8 @@ func textOf(graph *graphdata.Graph, channel string) string {
 }
 
 func TestPhasesOpenAndClose(t *testing.T) {
-	const risk = "to: 1.4.4\nfrom: 1.4.1\nname: R\nurl: https://r.example\nmessage: m\nmatchingRules: [{type: Always}]\n"
+	const risk = "to: 1.4.4\nfrom: 1.4.1\nname: R\nurl: https://r.example\nmessage: m\n" +
+		"matchingRules: [{type: Always}]\n"
 	files, _ := shop(t, map[string]string{"blocked-edges/1.4.4.yaml": risk})
 	data, err := graphdata.Read(files)
 	if err != nil {
