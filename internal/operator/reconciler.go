@@ -59,6 +59,7 @@ type reconciler struct {
 	record       *record.Record        // the last one that could be read
 	deletes      []precondition.Delete // its pending ones
 	unread       error                 // why the record could not be read at readAt
+	changesAt    time.Time             // when the status changes without an event; zero if no time is known
 }
 
 // register adds the controller to a manager.
@@ -134,6 +135,10 @@ func (r *reconciler) reconcile(ctx context.Context, version *configv1.ClusterVer
 	if unread != nil && observed.Applied != nil {
 		observed.Applied.Problems = append(observed.Applied.Problems,
 			clusterversion.ReleaseProblem{Wait: apply.Wait{For: unread.Error(), Reason: reason.Of(unread)}})
+	}
+	r.changesAt = time.Time{}
+	if observed.Retrieved != nil {
+		r.changesAt = observed.Retrieved.OpensAt
 	}
 	mayChange := len(deletes) > 0 || unread != nil // no watch shows these changes
 	return r.write(ctx, version, clusterversion.Next(completed.Status, observed), mayChange)
@@ -247,14 +252,17 @@ func (r *reconciler) write(
 // requeueAfter returns the time until the next reconcile without an event. After a reconcile that has not read the
 // record follows one that does: the change that triggered it may be in the record.
 func (r *reconciler) requeueAfter(mayChange bool) time.Duration {
+	pause := readsEvery
 	switch {
 	case r.readAt.Before(r.reconciledAt):
-		return max(reconcileEvery, writesEvery-time.Since(r.readAt))
+		pause = max(reconcileEvery, writesEvery-time.Since(r.readAt))
 	case mayChange:
-		return deletesEvery
-	default:
-		return readsEvery
+		pause = deletesEvery
 	}
+	if !r.changesAt.IsZero() {
+		pause = min(pause, max(reconcileEvery, r.changesAt.Sub(r.cluster.Now())))
+	}
+	return pause
 }
 
 // writeStatus writes the status of a ClusterVersion, unless it has changed since it was read: a former leader

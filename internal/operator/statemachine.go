@@ -108,6 +108,7 @@ func newStateMachine(c *cluster.Cluster, o Options) *stateMachine {
 	}
 	m.settings = &settingsReader{cluster: c, notify: m.notify}
 	m.updates = newUpdates(o.Source.Insecure, m.notify)
+	m.updates.now = c.Now
 	return m
 }
 

@@ -2,7 +2,9 @@ package operator
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -14,7 +16,9 @@ import (
 	"github.com/runlevel/runlevel/internal/oci"
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/operator/updateservice"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/internal/updates/phase"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
@@ -26,13 +30,16 @@ const fetchEvery = 2 * time.Minute
 // minutes. It keeps the last good answer.
 type updates struct {
 	fetch    func(context.Context, updateservice.Query) (*clusterversion.Offer, error)
-	insecure bool   // plain http will do
+	insecure bool // plain http will do
+	now      func() time.Time
 	notify   func() // called when the retrieved updates have changed
 
 	mu        sync.Mutex // guards the following fields
 	query     updateservice.Query
 	cancel    context.CancelFunc // ends the request for the query, or the pause after it
 	retrieved clusterversion.Retrieved
+	self      phase.Cluster // this cluster, as phases of updates know it
+	problem   string        // error in its settings
 	// the generation of the ClusterVersion whose lists are taken over from the operator before; -1 for none
 	inherits int64
 }
@@ -46,7 +53,7 @@ func newUpdates(insecure bool, notify func()) *updates {
 		defer client.CloseIdleConnections()
 		return updateservice.Fetch(ctx, client, query)
 	}
-	return &updates{fetch: fetch, insecure: insecure, notify: notify, cancel: func() {}}
+	return &updates{fetch: fetch, insecure: insecure, now: time.Now, notify: notify, cancel: func() {}}
 }
 
 // run fetches updates until ctx ends.
@@ -121,8 +128,38 @@ func (u *updates) follow(v *configv1.ClusterVersion, applied *clusterversion.App
 		u.inherits = -1
 		u.cancel()
 	}
-	known := u.retrieved
-	return &known
+	u.self, u.problem = clusterOf(v)
+	return u.current()
+}
+
+// current returns the retrieved updates that are open for this cluster now. The caller holds the mutex.
+func (u *updates) current() *clusterversion.Retrieved {
+	current := u.retrieved
+	current.Problem = u.problem
+	if current.Offer != nil {
+		current.Offer, current.OpensAt = current.Offer.At(u.self, u.now())
+	}
+	return &current
+}
+
+// The settings of a cluster by which updates open for it: a label, and an annotation of the ClusterVersion.
+const (
+	ringLabel          = "runlevel.dev/ring"
+	warinessAnnotation = "runlevel.dev/wariness"
+)
+
+// clusterOf returns a cluster as phases of updates know it, and the error in its settings.
+func clusterOf(v *configv1.ClusterVersion) (c phase.Cluster, problem string) {
+	c = phase.Cluster{ID: string(v.Spec.ClusterID), Ring: v.Labels[ringLabel]}
+	if text, isSet := v.Annotations[warinessAnnotation]; isSet {
+		wariness, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(wariness >= 0 && wariness <= 1) {
+			return c, fmt.Sprintf("The annotation %s: Invalid value: %q: write a number from 0 to 1, such as 0.9",
+				warinessAnnotation, printable.Line(printable.Truncate(text, 100)))
+		}
+		c.Wariness = &wariness
+	}
+	return c, ""
 }
 
 // lastAnswer returns when the service last gave this operator a good answer; zero if it never did.
@@ -161,10 +198,9 @@ func offerOf(s configv1.ClusterVersionStatus) *clusterversion.Offer {
 	return offer
 }
 
-// last returns the updates that were retrieved last.
+// last returns the updates that were retrieved last, and are open for this cluster.
 func (u *updates) last() *clusterversion.Retrieved {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	last := u.retrieved
-	return &last
+	return u.current()
 }

@@ -11,16 +11,19 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/operator/updateservice"
 	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/internal/updates/phase"
 )
 
 // TestTheUpdateServiceIsAskedAgain follows a service that answers, hangs and fails for hours, by a clock of the test.
@@ -79,6 +82,83 @@ func TestTheUpdateServiceIsAskedAgain(t *testing.T) {
 		synctest.Wait()
 		if len(hangs) != 1 || !u.follow(v, applied).IsPending {
 			t.Error("a service that hangs holds up the next question")
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// TestUpdatesOpenAsTimePasses follows two ramps by a clock of the test, while the service does not answer any more.
+func TestUpdatesOpenAsTimePasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		begun := time.Now()
+		ramp := phase.Ramp{Start: metav1.NewTime(begun), Duration: metav1.Duration{Duration: 48 * time.Hour}}
+		phased := func(version string, p phase.Phase) (update clusterversion.PhasedUpdate) {
+			update.Release.Version, update.Phase = version, p
+			return update
+		}
+		offer := &clusterversion.Offer{
+			Updates: []configv1.Release{{Version: "1.0.1"}},
+			Phased: []clusterversion.PhasedUpdate{
+				phased("1.0.4", phase.Phase{Halt: "3 of 40 clusters failed"}),
+				phased("1.0.3", phase.Phase{Ramp: ramp}),
+				phased("1.0.2", phase.Phase{Rings: map[string]phase.Ramp{"early": ramp}}),
+			},
+		}
+		u := newUpdates(true, func() {})
+		u.fetch = func(context.Context, updateservice.Query) (*clusterversion.Offer, error) {
+			defer func() { offer = nil }()
+			if offer == nil {
+				return nil, &reason.Error{Reason: "RemoteFailed", Message: "away"}
+			}
+			return offer, nil
+		}
+		go func() { _ = u.run(ctx) }()
+		v := &configv1.ClusterVersion{}
+		v.Annotations = map[string]string{warinessAnnotation: "0.5"}
+		applied := &clusterversion.AppliedRelease{Release: configv1.Release{Version: "1.0.0"}}
+		check := func(when string, updates int, opensIn time.Duration, problem string, notOpen ...string) {
+			t.Helper()
+			u.follow(v, applied)
+			synctest.Wait()
+			got := u.follow(v, applied)
+			isSame := slices.Equal(got.Offer.NotOpen, notOpen)
+			if len(got.Offer.Updates) != updates || !isSame || got.Problem != problem {
+				t.Errorf("%s: %d updates, not open %q, problem %q", when, len(got.Offer.Updates), got.Offer.NotOpen,
+					got.Problem)
+			}
+			if opensIn == 0 && !got.OpensAt.IsZero() || opensIn > 0 && !got.OpensAt.Equal(begun.Add(opensIn)) {
+				t.Errorf("%s: the next update opens at %s", when, got.OpensAt)
+			}
+		}
+		const halted = "1.0.4 is halted: 3 of 40 clusters failed"
+		const paused = "1.0.2 does not open for this cluster: its ramp is paused, or has no start yet"
+		check("at first", 1, 24*time.Hour, "", halted, "1.0.3 opens for this cluster at 2000-01-02T00:00:00Z", paused)
+		v.Annotations[warinessAnnotation] = "0.25"
+		check("less wary", 1, 12*time.Hour, "", halted, "1.0.3 opens for this cluster at 2000-01-01T12:00:00Z", paused)
+		v.Labels = map[string]string{ringLabel: "late"}
+		check("a ring without a ramp", 1, 12*time.Hour, "", halted,
+			"1.0.3 opens for this cluster at 2000-01-01T12:00:00Z",
+			paused+` (by the ramp of clusters without a ring, because it has none for ring "late")`)
+		v.Labels[ringLabel] = "early"
+		check("in a ring", 1, 12*time.Hour, "", halted, "1.0.3 opens for this cluster at 2000-01-01T12:00:00Z",
+			"1.0.2 opens for this cluster at 2000-01-01T12:00:00Z")
+		<-time.After(12 * time.Hour)
+		check("at its turn", 3, 0, "", halted)
+		if last := u.last(); len(last.Offer.Updates) != 3 || last.Err == nil {
+			t.Errorf("the last updates are %+v", last)
+		}
+		v.Annotations[warinessAnnotation] = "1"
+		check("wary", 1, 48*time.Hour, "", halted, "1.0.3 opens for this cluster at 2000-01-03T00:00:00Z",
+			"1.0.2 opens for this cluster at 2000-01-03T00:00:00Z")
+		for _, bad := range []string{"often", "1.1", "-0.1", "NaN", ""} {
+			v.Annotations[warinessAnnotation] = bad
+			got := u.follow(v, applied).Problem
+			if !strings.HasPrefix(got, "The annotation runlevel.dev/wariness: Invalid value: ") {
+				t.Errorf("of %q: %s", bad, got)
+			}
 		}
 		cancel()
 		synctest.Wait()

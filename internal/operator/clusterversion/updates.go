@@ -22,7 +22,9 @@ type Offer struct {
 	Current     configv1.Release // the version itself, as the service knows it
 	Updates     []configv1.Release
 	Conditional []configv1.ConditionalUpdate // updates without conditions
+	Phased      []PhasedUpdate               // updates that do not open for all clusters at once
 	LeftOut     []string                     // rejected updates, and why; a sentence each
+	NotOpen     []string                     // updates that are not open for this cluster yet; a sentence each
 }
 
 // Retrieved are the updates of a version that the update service has last offered.
@@ -33,6 +35,8 @@ type Retrieved struct {
 	Err         error     // why the last request failed; it has a reason
 	IsInherited bool      // the offer was read from the status; Time is then the start of the operator
 	IsPending   bool      // the service has not responded yet since the query has changed
+	Problem     string    // error in the settings of the cluster by which updates open; empty if there is none
+	OpensAt     time.Time // when the next update opens for this cluster; zero if no time is known
 }
 
 // setUpdates sets the lists of updates and of their risks, and RetrievedUpdates. If the service fails, the last valid
@@ -47,7 +51,8 @@ func (b *builder) setUpdates() {
 	switch {
 	case r.IsPending:
 	case r.Err != nil:
-		b.set(configv1.RetrievedUpdates, configv1.ConditionFalse, reason.Of(r.Err), r.failure())
+		b.set(configv1.RetrievedUpdates, configv1.ConditionFalse, reason.Of(r.Err),
+			strings.Join(append([]string{r.failure()}, r.phaseNotes()...), "\n"))
 	default:
 		b.set(configv1.RetrievedUpdates, configv1.ConditionTrue, "", b.retrievalNotes(exposure))
 	}
@@ -55,7 +60,7 @@ func (b *builder) setUpdates() {
 
 // retrievalNotes returns what an administrator should know about the updates.
 func (b *builder) retrievalNotes(exposure Exposure) string {
-	var notes []string
+	notes := b.observed.Retrieved.phaseNotes()
 	if len(exposure.Unknown) > 0 {
 		notes = append(notes, "Accepted risks that no update has: "+printable.Few(exposure.Unknown, maxNames))
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/internal/updates/phase"
 )
 
 // An updateGraph is the answer of a service.
@@ -25,6 +26,7 @@ type updateGraph struct {
 	Nodes            bounded[graphNode]
 	Edges            bounded[[]int] // edges between nodes, as indexes of Nodes
 	ConditionalEdges bounded[conditionalEdges]
+	PhasedEdges      bounded[phasedEdges]
 }
 
 type graphNode struct {
@@ -40,6 +42,12 @@ type graphNode struct {
 type conditionalEdges struct {
 	Edges bounded[struct{ From, To string }]
 	Risks json.RawMessage // those of most edges are never read
+}
+
+// phasedEdges are a phase.Phase whose other fields are only read if one of the edges matters.
+type phasedEdges struct {
+	Edges                           bounded[phase.Edge]
+	Risks, First, Ramp, Rings, Halt json.RawMessage
 }
 
 // maxItems limits the items of a list: a small document can have large lists of empty items.
@@ -93,12 +101,12 @@ func read(text []byte, query Query) (*clusterversion.Offer, error) {
 		}
 		r.nodes[node.Version] = node
 	}
-	risks := graph.risksFrom(query.Version)
+	risks, phases := graph.risksFrom(query.Version), graph.phasesFrom(query.Version)
 	plain, err := graph.plainFrom(current)
 	if err != nil {
 		return nil, err
 	}
-	for _, version := range plain {
+	for _, version := range slices.AppendSeq(plain, maps.Keys(phases)) {
 		if _, hasRisks := risks[version]; !hasRisks { // an update with both kinds of edges has risks
 			risks[version] = nil
 		}
@@ -106,7 +114,7 @@ func read(text []byte, query Query) (*clusterversion.Offer, error) {
 	delete(risks, query.Version) // an update to itself is none
 	versions, invalid := newestFirst(slices.Collect(maps.Keys(risks)))
 	for _, version := range versions {
-		if rejection := r.add(version, risks[version]); rejection != "" {
+		if rejection := r.add(version, risks[version], phases[version]); rejection != "" {
 			r.offer.LeftOut = append(r.offer.LeftOut, short(version)+": "+rejection)
 		}
 	}
@@ -146,6 +154,19 @@ func (g *updateGraph) risksFrom(version string) map[string][]json.RawMessage {
 	return found
 }
 
+// phasesFrom returns the versions that phased edges lead to, with their phases.
+func (g *updateGraph) phasesFrom(version string) map[string][]phasedEdges {
+	found := map[string][]phasedEdges{}
+	for _, group := range g.PhasedEdges {
+		for _, edge := range group.Edges {
+			if edge.From == version {
+				found[edge.To] = append(found[edge.To], group)
+			}
+		}
+	}
+	return found
+}
+
 // newestFirst sorts semantic versions, and returns those of another form apart.
 func newestFirst(versions []string) (sorted, invalid []string) {
 	parsed := map[string]semver.Version{}
@@ -179,8 +200,13 @@ type reader struct {
 }
 
 // add adds the update to a version, or returns why it is rejected. Risks has an item for each edge with risks that
-// leads to it, and none if edges without risks do.
-func (r *reader) add(version string, risks []json.RawMessage) (rejection string) {
+// leads to it, and none if edges without risks do. An update that also has edges without a phase opens by its phase.
+func (r *reader) add(version string, risks []json.RawMessage, phases []phasedEdges) (rejection string) {
+	for _, group := range phases {
+		if len(group.Risks) > 0 {
+			risks = append(risks, group.Risks)
+		}
+	}
 	node, isKnown := r.nodes[version]
 	_, notDigest := name.NewDigest(node.Image)
 	switch {
@@ -192,6 +218,8 @@ func (r *reader) add(version string, risks []json.RawMessage) (rejection string)
 		return fmt.Sprintf("its image %q is not named by digest", short(node.Image))
 	case len(risks) > 1:
 		return "the update service offers it with different risks"
+	case len(phases) > 1:
+		return "the update service offers it in several phases"
 	}
 	update := configv1.ConditionalUpdate{Release: node.release()}
 	if len(risks) == 1 {
@@ -199,23 +227,66 @@ func (r *reader) add(version string, risks []json.RawMessage) (rejection string)
 			return rejection
 		}
 	}
-	return r.take(update)
+	if len(phases) == 0 {
+		return r.take(update, nil)
+	}
+	p, err := phases[0].read()
+	if err != nil {
+		return "its phase can't be read: " + short(err.Error())
+	}
+	return r.take(update, p)
 }
 
-// take adds an update, if there is room for it.
-func (r *reader) take(update configv1.ConditionalUpdate) (rejection string) {
+// take adds an update, if there is room for it. The phase may be nil.
+func (r *reader) take(update configv1.ConditionalUpdate, p *phase.Phase) (rejection string) {
 	text, err := json.Marshal(update)
 	if err != nil || r.bytes+len(text) > maxOfferBytes ||
-		len(r.offer.Updates)+len(r.offer.Conditional) == maxUpdates {
+		len(r.offer.Updates)+len(r.offer.Conditional)+len(r.offer.Phased) == maxUpdates {
 		return "a ClusterVersion has no room for it"
 	}
 	r.bytes += len(text)
-	if update.Risks == nil {
+	switch {
+	case p != nil:
+		r.offer.Phased = append(r.offer.Phased, clusterversion.PhasedUpdate{ConditionalUpdate: update, Phase: *p})
+	case update.Risks == nil:
 		r.offer.Updates = append(r.offer.Updates, update.Release)
-	} else {
+	default:
 		r.offer.Conditional = append(r.offer.Conditional, update)
 	}
 	return ""
+}
+
+// maxRings is the maximum length of the rings of a phase, as JSON.
+const maxRings = 64 << 10
+
+// read returns the phase, or the error in it.
+func (p *phasedEdges) read() (*phase.Phase, error) {
+	read := &phase.Phase{}
+	var first bounded[string]
+	if len(p.Rings) > maxRings {
+		return nil, fmt.Errorf("rings are longer than %d KiB", maxRings>>10)
+	}
+	for _, field := range []struct {
+		text json.RawMessage
+		into any
+	}{{p.First, &first}, {p.Ramp, &read.Ramp}, {p.Rings, &read.Rings}, {p.Halt, &read.Halt}} {
+		if len(field.text) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(field.text, field.into); err != nil {
+			return nil, err
+		}
+	}
+	if err := read.Ramp.Validate(); err != nil {
+		return nil, fmt.Errorf("ramp: %w", err)
+	}
+	for ring, ramp := range read.Rings {
+		if err := ramp.Validate(); err != nil {
+			return nil, fmt.Errorf("ring %q: %w", ring, err)
+		}
+	}
+	read.First, read.Halt = first, short(read.Halt)
+	return read, nil
 }
 
 // maxMetadata is the maximum length of a URL, and of a list of channels.

@@ -1,6 +1,6 @@
 // Package updateservice fetches the updates of a version from an update service. It speaks the protocol of OpenShift's
 // update service (Cincinnati): one GET request, answered by a graph of versions, of edges between them, and of edges
-// that have risks.
+// that have risks. Our own update service adds edges that open in phases.
 //
 // The answer of a service is not trusted: it is bounded, and updates that a ClusterVersion could not hold, or whose
 // image is not named by digest, are left out with a reason. The package neither evaluates risks nor keeps answers.

@@ -13,10 +13,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/operator/updateservice"
 	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/internal/updates/phase"
 )
 
 // queryOf returns a query for a server.
@@ -93,6 +95,9 @@ func TestOmittedUpdates(t *testing.T) {
 	build := func(rest string) string {
 		return `, "conditionalEdges": [{"edges": [{"from": "1.0.0", "to": "2.0.0"}], ` + rest + `}]`
 	}
+	phased := func(rest string) string {
+		return `, "phasedEdges": [{"edges": [{"from": "1.0.0", "to": "2.0.0"}]` + rest + `}]`
+	}
 	for what, c := range map[string]struct{ nodes, rest, want string }{
 		"a tag": {`{"version": "2.0.0", "payload": "r.example/shop:2.0.0"}`, "",
 			`2.0.0: its image "r.example/shop:2.0.0" is not named by digest`},
@@ -124,6 +129,23 @@ func TestOmittedUpdates(t *testing.T) {
 		"a large risk": {`{"version": "2.0.0", "payload": "@c"}`,
 			build(strings.Replace(risk, "slow", strings.Repeat("slow", 200_000), 1)),
 			"2.0.0: a ClusterVersion has no room for it"},
+		"two phases": {`{"version": "2.0.0", "payload": "@c"}`,
+			phased(`}, {"edges": [{"from": "1.0.0", "to": "2.0.0"}]`), "2.0.0: the update service offers it in several phases"},
+		"a phase with bad risks": {`{"version": "2.0.0", "payload": "@c"}`, phased(`, "risks": [{}]`),
+			`2.0.0: its risk "" needs a name of its own, a message and a URL`},
+		"a ramp over 100 %": {`{"version": "2.0.0", "payload": "@c"}`,
+			phased(`, "ramp": {"start": "2026-12-01T08:00:00Z", "percentage": 101}`),
+			"2.0.0: its phase can't be read: ramp: percentage 101 is not between 0 and 100"},
+		"a ring without a start": {`{"version": "2.0.0", "payload": "@c"}`, phased(`, "rings": {"late": {"percentage": 1}}`),
+			`2.0.0: its phase can't be read: ring "late": a ramp with a percentage or a duration needs a start`},
+		"a start that is no time": {`{"version": "2.0.0", "payload": "@c"}`, phased(`, "ramp": {"start": "soon"}`),
+			"2.0.0: its phase can't be read: parsing time"},
+		"many rings": {`{"version": "2.0.0", "payload": "@c"}`,
+			phased(`, "rings": {"` + strings.Repeat("late", 20_000) + `": {}}`),
+			"2.0.0: its phase can't be read: rings are longer than 64 KiB"},
+		"many first clusters": {`{"version": "2.0.0", "payload": "@c"}`,
+			phased(`, "first": [""` + strings.Repeat(`,""`, 50_000) + `]`),
+			"2.0.0: its phase can't be read: a list has more than 50000 items"},
 	} {
 		graph := `{"nodes": [{"version": "1.0.0"}, {"version": "1.0.1", "payload": "@b"}, ` + c.nodes +
 			`], "edges": [[0, 1], [0, 2]]` + c.rest + `}`
@@ -139,6 +161,41 @@ func TestOmittedUpdates(t *testing.T) {
 		if len(offer.LeftOut) != 1 || !strings.HasPrefix(offer.LeftOut[0], c.want) || len(offer.LeftOut[0]) > 400 {
 			t.Errorf("%s: left out %.500q", what, offer.LeftOut)
 		}
+	}
+}
+
+// TestPhasedUpdates: an update in phases is not among those that are open for all, also if another edge leads to it.
+func TestPhasedUpdates(t *testing.T) {
+	server := answering(t, `{
+		"nodes": [{"version": "1.0.0"}, {"version": "1.0.1", "payload": "@b"}, {"version": "1.1.0", "payload": "@c"}],
+		"edges": [[0, 1]],
+		"conditionalEdges": [{"edges": [{"from": "1.0.0", "to": "1.1.0"}], "risks": [
+			{"name": "Disks", "url": "https://example.com", "message": "slow", "matchingRules": [{"type": "Always"}]}]}],
+		"phasedEdges": [{
+			"edges": [{"from": "1.0.0", "to": "1.0.1"}, {"from": "1.0.0", "to": "1.1.0"}],
+			"first": ["an-id"], "ramp": {"start": "2026-12-01T08:00:00Z", "percentage": 5, "duration": "48h"},
+			"rings": {"late": {}}, "halt": "3 of 40\nfailed", "later": true}]}`)
+	offer, err := updateservice.Fetch(t.Context(), server.Client(), queryOf(server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(offer.Updates)+len(offer.Conditional)+len(offer.LeftOut) != 0 || len(offer.Phased) != 2 {
+		t.Fatalf("the offer is %+v", offer)
+	}
+	minor, patch := offer.Phased[0], offer.Phased[1]
+	if minor.Release.Version != "1.1.0" || len(minor.Risks) != 1 || patch.Release.Version != "1.0.1" ||
+		patch.Risks != nil {
+		t.Errorf("the phased updates are %+v", offer.Phased)
+	}
+	want := phase.Phase{
+		First: []string{"an-id"}, Halt: `3 of 40\nfailed`, Rings: map[string]phase.Ramp{"late": {}},
+		Ramp: phase.Ramp{
+			Start:      metav1.NewTime(time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)),
+			Percentage: 5, Duration: metav1.Duration{Duration: 48 * time.Hour},
+		},
+	}
+	if diff := cmp.Diff(want, patch.Phase); diff != "" {
+		t.Errorf("the phase (-want +got):\n%s", diff)
 	}
 }
 
