@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -27,7 +28,8 @@ type Policy struct {
 	Clusters int `json:"clusters,omitempty"`
 	// MaxPerAddress is the number of clusters behind one address. Reports of more halt the update. 0 means any number.
 	MaxPerAddress int `json:"maxPerAddress,omitempty"`
-	// MinSuccessTime is the time after a success in which a failure still counts as one of the update.
+	// MinSuccessTime is the time after a success in which a failure still counts as one of the update. After.For is at
+	// least as long.
 	MinSuccessTime metav1.Duration `json:"minSuccessTime,omitzero"`
 	// ProgressDeadline is the time after which a cluster that began and did not finish counts as failed.
 	ProgressDeadline metav1.Duration `json:"progressDeadline,omitzero"`
@@ -37,7 +39,7 @@ type Policy struct {
 // After is what all ramps wait for. The clusters of Phase.First do not wait.
 type After struct {
 	Successes int             `json:"successes,omitempty"` // clusters that succeeded
-	For       metav1.Duration `json:"for,omitzero"`        // and have been healthy since; MinSuccessTime if it is 0
+	For       metav1.Duration `json:"for,omitzero"`        // and have been healthy since
 }
 
 // Validate returns everything that is wrong with a policy.
@@ -69,6 +71,9 @@ func (p *Policy) Validate() error {
 		"maxFailures %s needs clusters, the number that it is a percentage of", limit)
 	return errors.Join(problems...)
 }
+
+// soak returns for how long a cluster has to be healthy after its success.
+func (p *Policy) soak() time.Duration { return max(p.MinSuccessTime.Duration, p.After.For.Duration) }
 
 // tolerated returns how many clusters may fail.
 func (p *Policy) tolerated() int {

@@ -1,0 +1,86 @@
+package service
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// The limits bound the memory of a service, and how long a slow client occupies a connection. Clients ask every few
+// minutes: connections that stay open for them would need more memory than all else.
+const (
+	maxConnections = 2000
+	maxReading     = 10 * time.Second
+	maxWriting     = 30 * time.Second
+	maxIdle        = 5 * time.Second
+	maxHeaders     = 16 << 10
+	stopPatience   = 5 * time.Second
+	updateInterval = time.Second
+)
+
+// Serve serves until the context ends, with TLS if there is a certificate.
+func (s *Service) Serve(ctx context.Context, listener net.Listener, certFile, keyFile string) error {
+	listener = netutil.LimitListener(listener, maxConnections)
+	var certificate atomic.Pointer[tls.Certificate]
+	loadCertificate := func() error {
+		if certFile == "" {
+			return nil
+		}
+		loaded, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err == nil {
+			certificate.Store(&loaded)
+		}
+		return err
+	}
+	if err := loadCertificate(); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	if certFile != "" {
+		listener = tls.NewListener(listener, &tls.Config{
+			MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate.Load(), nil },
+		})
+	}
+	server := &http.Server{
+		Handler: s.Handler(), ReadTimeout: maxReading, WriteTimeout: maxWriting, IdleTimeout: maxIdle,
+		MaxHeaderBytes: maxHeaders, ErrorLog: log.New(io.Discard, "", 0), // each port scan would write a line
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	ticks := time.NewTicker(updateInterval)
+	defer ticks.Stop()
+	renewal := time.NewTicker(time.Minute)
+	defer renewal.Stop()
+	for {
+		select {
+		case <-ticks.C:
+			s.note("graphs", s.Update())
+		case <-renewal.C:
+			s.note("certificate", loadCertificate())
+		case err := <-ended:
+			return errors.Join(err, s.Close())
+		case <-ctx.Done():
+			stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+			defer cancel()
+			return errors.Join(server.Shutdown(stopping), s.Close())
+		}
+	}
+}
+
+// Close writes what is not on the disk yet.
+func (s *Service) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.log == nil {
+		return s.save()
+	}
+	return errors.Join(s.save(), s.log.Touch(s.options.Now()), s.log.Close())
+}
