@@ -70,7 +70,10 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener, certFile, ke
 		case <-ctx.Done():
 			stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
 			defer cancel()
-			return errors.Join(server.Shutdown(stopping), s.Close())
+			if server.Shutdown(stopping) != nil {
+				_ = server.Close() // a client is slow, or has not sent anything yet
+			}
+			return s.Close()
 		}
 	}
 }
