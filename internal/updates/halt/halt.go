@@ -36,8 +36,10 @@ type cluster struct {
 	reason, address        string
 }
 
-// Grace is the time after an absence of the service in which clusters send the reports that they could not send.
-const grace = 10 * time.Minute
+const (
+	maxClusters = 100_000          // bounds the memory; forged reports of more halt the update
+	grace       = 10 * time.Minute // after an absence of the service, in which clusters send what they could not
+)
 
 // NewTally returns a tally without reports.
 func NewTally(p Phase) *Tally {
@@ -62,6 +64,9 @@ func (t *Tally) Add(e report.Entry) {
 	t.findReached(e.Received)
 	c := t.clusters[e.ID]
 	if c == nil {
+		if len(t.clusters) == maxClusters {
+			return
+		}
 		c = &cluster{address: e.Address}
 		t.clusters[e.ID] = c
 		t.addresses[e.Address]++
@@ -163,10 +168,10 @@ func (t *Tally) findReached(now time.Time) time.Time {
 // halt it again.
 func (t *Tally) Halt(resumed, now time.Time) string {
 	p := &t.phase
-	if p.Clusters > 0 && len(t.clusters) > p.Clusters {
-		if count := t.count(resumed, ""); count > p.Clusters {
-			return fmt.Sprintf("%d clusters reported it, but the fleet has %d: some reports are forged, or "+
-				"clusters is wrong; %d are behind %s", count, p.Clusters, t.count(resumed, t.crowded), t.crowded)
+	if most := min(cmp.Or(p.Clusters, maxClusters), maxClusters-1); len(t.clusters) > most {
+		if count := t.count(resumed, ""); count > most {
+			return fmt.Sprintf("%d clusters reported it, but the fleet has at most %d: some reports are forged, or "+
+				"clusters is wrong; %d are behind %s", count, most, t.count(resumed, t.crowded), t.crowded)
 		}
 	}
 	if p.MaxPerAddress > 0 && t.addresses[t.crowded] > p.MaxPerAddress {

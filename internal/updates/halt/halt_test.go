@@ -116,7 +116,7 @@ func TestHalt(t *testing.T) {
 		},
 		"too many clusters": {
 			"clusters: 2", "1m a Began,1m b Began,1m c Succeeded 10.0.0.b",
-			0, "3 clusters reported it, but the fleet has 2: some reports are forged, or clusters is wrong; 2 are behind 10.0.0.b",
+			0, "3 clusters reported it, but the fleet has at most 2: some reports are forged, or clusters is wrong; 2 are behind 10.0.0.b",
 		},
 		"too many before a resume": {"clusters: 2", "1m a Began,1m b Began,1m c Succeeded", time.Hour, ""},
 		"too many at an address": {

@@ -122,21 +122,41 @@ func TestLogLeavesOutReportsThatChangeNothing(t *testing.T) {
 		t.Error(diff)
 	}
 	add(entry("a", "1.4.1", report.Began), false)
-	for i := range 100 { // a cluster that alternates does not fill the log
-		_, _ = log.Append(entry("c", "1.4.1", []report.Condition{report.Began, report.Failed}[i%2]))
-	}
-	all = nil
-	if _, err := report.Read(path, names(&all)); err != nil || len(all) != 5+32 {
-		t.Errorf("%d entries, %v", len(all), err)
-	}
-	if err := log.Shrink(func(version string) bool { return version == "1.4.2" }); err != nil {
-		t.Fatal(err)
-	}
-	add(entry("d", "1.4.1", report.Began), true)
-	all = nil
-	_, err = report.Read(path, names(&all))
-	if err != nil || !slices.Equal(all, []string{"a 1.4.2 Began", "d 1.4.1 Began"}) {
-		t.Errorf("%v, %v", all, err)
+}
+
+// TestALogHasALimit: a file of 64 MB is renamed, and only one is kept beside the new one.
+func TestALogHasALimit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "reports.jsonl")
+	for i, want := range []string{"1 2", "2 3"} {
+		log, _, err := report.Open(path, func(report.Entry) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := log.Append(entry(fmt.Sprint(i+1), "1.4.1", report.Began)); err != nil {
+			t.Fatal(err)
+		}
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, 64<<20); err != nil { // a line of zeros, which is skipped
+			t.Fatal(err)
+		}
+		if log, _, err = report.Open(path, func(report.Entry) {}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := log.Append(entry(fmt.Sprint(i+2), "1.4.1", report.Succeeded)); err != nil {
+			t.Fatal(err)
+		}
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		if _, err := report.Read(path, func(e report.Entry) { all = append(all, e.ID[16:]) }); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(all, " "); got != want && got != "2 "+want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }
 

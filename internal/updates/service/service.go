@@ -57,15 +57,15 @@ type Service struct {
 	log      *report.Log
 	built    string // what the answers depend on
 
-	looked, tended      time.Time // at the folder, after the log
-	stamp               string    // of the folder, as last read
-	readError, logError error
-	noted               sync.Map // problems that are in the output, by topic
+	looked, touched time.Time // at the folder, the log
+	stamp           string    // of the folder, as last read
+	readError       error
+	noted           sync.Map // problems that are in the output, by topic
 }
 
 const (
-	lookInterval = 3 * time.Second
-	tendInterval = 10 * time.Second
+	lookInterval  = 3 * time.Second
+	touchInterval = 10 * time.Second
 )
 
 // New reads the folder and the log.
@@ -118,10 +118,11 @@ func (s *Service) Update() error {
 		s.looked = now
 		s.note("folder", s.read())
 	}
-	if s.log != nil {
-		s.note("log", s.tendLog(now))
+	if s.log != nil && now.Sub(s.touched) >= touchInterval {
+		s.touched = now
+		s.note("log", s.log.Touch(now))
 	}
-	for _, h := range judge(s.data, s.tallies, s.logError, now) {
+	for _, h := range judge(s.data, s.tallies, now) {
 		s.options.Log(fmt.Sprintf("halted %s: %s", h.To, h.Reason))
 		s.counts.halts.Add(1)
 		s.data.Halts = append(s.data.Halts, h)
@@ -258,24 +259,6 @@ func (s *Service) stampOfFolder() (string, error) {
 	return fmt.Sprintf("%x", hash.Sum(nil)), err
 }
 
-// tendLog records that the service is listening, and shortens a log that has reached its limit.
-func (s *Service) tendLog(now time.Time) error {
-	if now.Sub(s.tended) < tendInterval {
-		return s.logError
-	}
-	s.tended = now
-	s.logError = nil
-	if s.log.IsFull() {
-		s.logError = s.log.Shrink(func(version string) bool {
-			return slices.ContainsFunc(s.data.Phases, func(p graphdata.Phase) bool { return p.To == version })
-		})
-		if s.logError == nil && s.log.IsFull() {
-			s.logError = report.ErrFull
-		}
-	}
-	return errors.Join(s.logError, s.log.Touch(now))
-}
-
 // save writes the halts that are not in the folder yet.
 func (s *Service) save() error {
 	for len(s.unsaved) > 0 {
@@ -287,8 +270,8 @@ func (s *Service) save() error {
 	return nil
 }
 
-// judge returns the updates that halt now. If the log takes no reports, failures are unknown.
-func judge(data *graphdata.Data, tallies []*halt.Tally, logError error, now time.Time) []graphdata.Halt {
+// judge returns the updates that halt now.
+func judge(data *graphdata.Data, tallies []*halt.Tally, now time.Time) []graphdata.Halt {
 	var halts []graphdata.Halt
 	halted := data.Halted()
 	for i, t := range tallies {
@@ -297,9 +280,6 @@ func judge(data *graphdata.Data, tallies []*halt.Tally, logError error, now time
 			continue
 		}
 		reason := t.Halt(data.Resumed(p.To), now)
-		if errors.Is(logError, report.ErrFull) && p.MaxFailures != nil {
-			reason = cmp.Or(reason, "the log of reports is full, so failures would not be counted: move it away")
-		}
 		if reason != "" {
 			h := graphdata.Halt{To: p.To, At: metav1.NewTime(now), Reason: printable.Line(reason)}
 			halts = append(halts, h)
@@ -320,7 +300,7 @@ func Judge(data *graphdata.Data, log string, now time.Time) (halts []graphdata.H
 		return nil, skipped, err
 	}
 	link(data, s.tallies, func() time.Time { return now })
-	halts = judge(data, s.tallies, nil, now)
+	halts = judge(data, s.tallies, now)
 	data.Halts = append(data.Halts, halts...)
 	return halts, skipped, nil
 }
