@@ -200,7 +200,7 @@ func TestValidate(t *testing.T) {
 		`{"maxFailures": "5%"}`:      "maxFailures 5% needs clusters, the number that it is a percentage of",
 		`{"maxFailures": -1}`:        "maxFailures -1 is neither a number nor a percentage, such as 10 or 1%",
 		`{"maxFailures": "ten"}`:     "maxFailures ten is neither a number nor a percentage, such as 10 or 1%\nmaxFailures ten needs clusters, the number that it is a percentage of",
-		`{"clusters": -1}`:           "clusters is negative",
+		`{"clusters": -1}`:           "a number or a duration is negative",
 		`{"progressDeadline": "1h"}`: "progressDeadline and minSuccessTime need maxFailures: 0 halts at the first failure",
 		`{"after": {"for": "1h"}}`:   "after.for needs after.successes, a number of clusters",
 	} {

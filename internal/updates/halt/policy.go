@@ -45,30 +45,25 @@ type After struct {
 // Validate returns everything that is wrong with a policy.
 func (p *Policy) Validate() error {
 	var problems []error
-	add := func(isWrong bool, format string, args ...any) {
+	forbid := func(isWrong bool, format string, args ...any) {
 		if isWrong {
 			problems = append(problems, fmt.Errorf(format, args...))
 		}
 	}
-	for name, number := range map[string]int{
-		"clusters": p.Clusters, "maxPerAddress": p.MaxPerAddress, "after.successes": p.After.Successes,
-		"minSuccessTime":   int(p.MinSuccessTime.Duration),
-		"progressDeadline": int(p.ProgressDeadline.Duration), "after.for": int(p.After.For.Duration),
-	} {
-		add(number < 0, "%s is negative", name)
-	}
-	add(p.After.For.Duration > 0 && p.After.Successes == 0, "after.for needs after.successes, a number of clusters")
+	lengths := min(p.MinSuccessTime.Duration, p.ProgressDeadline.Duration, p.After.For.Duration)
+	forbid(min(p.Clusters, p.MaxPerAddress, p.After.Successes) < 0 || lengths < 0, "a number or a duration is negative")
+	forbid(p.After.For.Duration > 0 && p.After.Successes == 0, "after.for needs after.successes, a number of clusters")
 	if p.MaxFailures == nil {
-		add(p.ProgressDeadline.Duration+p.MinSuccessTime.Duration > 0 && p.After.Successes == 0,
+		forbid(p.ProgressDeadline.Duration+p.MinSuccessTime.Duration > 0 && p.After.Successes == 0,
 			"progressDeadline and minSuccessTime need maxFailures: 0 halts at the first failure")
 		return errors.Join(problems...)
 	}
 	number, err := intstr.GetScaledValueFromIntOrPercent(p.MaxFailures, 100, false)
+	isShare := p.MaxFailures.Type == intstr.String
 	limit := printable.Line(p.MaxFailures.String())
-	add(err != nil || number < 0 || p.MaxFailures.Type == intstr.String && number > 100,
+	forbid(err != nil || number < 0 || isShare && number > 100,
 		"maxFailures %s is neither a number nor a percentage, such as 10 or 1%%", limit)
-	add(p.MaxFailures.Type == intstr.String && p.Clusters == 0,
-		"maxFailures %s needs clusters, the number that it is a percentage of", limit)
+	forbid(isShare && p.Clusters == 0, "maxFailures %s needs clusters, the number that it is a percentage of", limit)
 	return errors.Join(problems...)
 }
 

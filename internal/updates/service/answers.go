@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -29,8 +30,7 @@ type answers struct {
 // An answer is a graph. Nearly all clients take it compressed, so it is not kept in two forms.
 type answer struct {
 	compressed []byte
-	length     []string // of the compressed text; headers as they are sent
-	tag        []string
+	tag        string
 }
 
 // counts are metrics.
@@ -69,33 +69,28 @@ func newAnswer(graph *graphdata.Graph) (*answer, error) {
 	sum := sha256.Sum256(text)
 	return &answer{
 		compressed: bytes.Clone(compressed.Bytes()),
-		length:     []string{strconv.Itoa(compressed.Len())},
-		tag:        []string{fmt.Sprintf(`W/"%x"`, sum[:12])}, // weak, since it is the same for both encodings
+		tag:        fmt.Sprintf(`W/"%x"`, sum[:12]), // weak, since it is the same for both encodings
 	}, nil
 }
 
 // Handler returns the handler of all paths.
 func (s *Service) Handler() http.Handler {
-	control := []string{fmt.Sprintf("public, max-age=%d", int(s.options.MaxAge.Seconds()))}
 	paths := http.NewServeMux()
 	paths.HandleFunc("GET /graph", func(w http.ResponseWriter, r *http.Request) {
 		query := r.URL.Query()
-		channel, arch := query.Get("channel"), query.Get("arch")
+		channel, arch := query.Get("channel"), cmp.Or(query.Get("arch"), "amd64")
 		if channel == "" {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprint(w, `{"kind":"missing_params","value":"mandatory client parameters missing: channel"}`)
 			return
 		}
-		if arch == "" {
-			arch = "amd64"
-		}
 		all := s.answers.Load()
 		graph, isKnown := all.graphs[[2]string{channel, arch}]
 		if !isKnown {
 			graph = all.empty
 		}
-		s.serve(w, r, graph, control)
+		s.serve(w, r, graph)
 	})
 	paths.HandleFunc("GET /{channel}/{file}", func(w http.ResponseWriter, r *http.Request) {
 		arch, isJSON := strings.CutSuffix(r.PathValue("file"), ".json")
@@ -104,7 +99,7 @@ func (s *Service) Handler() http.Handler {
 			http.NotFound(w, r)
 			return
 		}
-		s.serve(w, r, graph, control)
+		s.serve(w, r, graph)
 	})
 	paths.HandleFunc("POST /reports", s.take)
 	paths.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -112,27 +107,23 @@ func (s *Service) Handler() http.Handler {
 	return paths
 }
 
-// The headers of all graphs, in canonical form.
-var (
-	typeJSON      = []string{"application/json"}
-	varyEncoding  = []string{"Accept-Encoding"}
-	encodingGzip  = []string{"gzip"}
-	notCompressed = "gzip;q=0"
-)
-
-func (s *Service) serve(w http.ResponseWriter, r *http.Request, a *answer, control []string) {
+func (s *Service) serve(w http.ResponseWriter, r *http.Request, a *answer) {
 	headers := w.Header()
-	headers["Cache-Control"], headers["Etag"], headers["Vary"] = control, a.tag, varyEncoding
-	if known := r.Header.Get("If-None-Match"); known == "*" || strings.Contains(known, a.tag[0][len("W/"):]) {
+	headers.Set("Cache-Control", fmt.Sprintf("public, max-age=%d", int(s.options.MaxAge.Seconds())))
+	headers.Set("ETag", a.tag)
+	headers.Set("Vary", "Accept-Encoding")
+	known := r.Header.Get("If-None-Match")
+	if known == "*" || strings.Contains(known, strings.TrimPrefix(a.tag, "W/")) {
 		s.counts.unchanged.Add(1)
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	s.counts.graphs.Add(1)
-	headers["Content-Type"] = typeJSON
+	headers.Set("Content-Type", "application/json")
 	accepted := strings.ReplaceAll(r.Header.Get("Accept-Encoding"), " ", "")
-	if strings.Contains(accepted, "gzip") && !strings.Contains(accepted, notCompressed) {
-		headers["Content-Encoding"], headers["Content-Length"] = encodingGzip, a.length
+	if strings.Contains(accepted, "gzip") && !strings.Contains(accepted, "gzip;q=0") {
+		headers.Set("Content-Encoding", "gzip")
+		headers.Set("Content-Length", strconv.Itoa(len(a.compressed)))
 		_, _ = w.Write(a.compressed) // an error is one of the connection
 		return
 	}
@@ -200,17 +191,11 @@ func (s *Service) hasToken(r *http.Request) bool {
 
 func (s *Service) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-	for _, metric := range []struct {
-		name, help string
-		count      *atomic.Int64
-	}{
-		{"graphs_total", "Graphs that were sent.", &s.counts.graphs},
-		{"unchanged_total", "Requests for a graph that the client already had.", &s.counts.unchanged},
-		{"reports_total", "Reports that were accepted.", &s.counts.reports},
-		{"refused_reports_total", "Reports that were refused.", &s.counts.refused},
-		{"halts_total", "Updates that were halted.", &s.counts.halts},
+	for name, count := range map[string]*atomic.Int64{
+		"graphs": &s.counts.graphs, "unchanged": &s.counts.unchanged, "reports": &s.counts.reports,
+		"refused_reports": &s.counts.refused, "halts": &s.counts.halts,
 	} {
-		name := "runlevel_updates_" + metric.name
-		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %[1]s counter\n%[1]s %[3]d\n", name, metric.help, metric.count.Load())
+		name = "runlevel_updates_" + name + "_total"
+		fmt.Fprintf(w, "# TYPE %s counter\n%[1]s %[2]d\n", name, count.Load())
 	}
 }

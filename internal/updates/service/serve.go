@@ -26,27 +26,34 @@ const (
 	updateInterval = time.Second
 )
 
+// certificates are read again every minute. The last valid one is used.
+type certificates struct {
+	certFile, keyFile string // empty for none
+	last              atomic.Pointer[tls.Certificate]
+}
+
+func (c *certificates) read() error {
+	if c.certFile == "" {
+		return nil
+	}
+	loaded, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err == nil {
+		c.last.Store(&loaded)
+	}
+	return err
+}
+
 // Serve serves until the context ends, with TLS if there is a certificate.
 func (s *Service) Serve(ctx context.Context, listener net.Listener, certFile, keyFile string) error {
 	listener = netutil.LimitListener(listener, maxConnections)
-	var certificate atomic.Pointer[tls.Certificate]
-	loadCertificate := func() error {
-		if certFile == "" {
-			return nil
-		}
-		loaded, err := tls.LoadX509KeyPair(certFile, keyFile)
-		if err == nil {
-			certificate.Store(&loaded)
-		}
-		return err
-	}
-	if err := loadCertificate(); err != nil {
+	all := &certificates{certFile: certFile, keyFile: keyFile}
+	if err := all.read(); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	if certFile != "" {
 		listener = tls.NewListener(listener, &tls.Config{
 			MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate.Load(), nil },
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return all.last.Load(), nil },
 		})
 	}
 	server := &http.Server{
@@ -64,18 +71,22 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener, certFile, ke
 		case <-ticks.C:
 			s.note("graphs", s.Update())
 		case <-renewal.C:
-			s.note("certificate", loadCertificate())
+			s.note("certificate", all.read())
 		case err := <-ended:
 			return errors.Join(err, s.Close())
 		case <-ctx.Done():
-			stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
-			defer cancel()
-			if server.Shutdown(stopping) != nil {
-				_ = server.Close() // a client is slow, or has not sent anything yet
-			}
-			return s.Close()
+			return s.stop(context.WithoutCancel(ctx), server)
 		}
 	}
+}
+
+func (s *Service) stop(ctx context.Context, server *http.Server) error {
+	ctx, cancel := context.WithTimeout(ctx, stopPatience)
+	defer cancel()
+	if server.Shutdown(ctx) != nil {
+		_ = server.Close() // a client is slow, or has not sent anything yet
+	}
+	return s.Close()
 }
 
 // Close writes what is not on the disk yet.
