@@ -134,6 +134,8 @@ func schemaName(args []string, document any) string {
 			return "release-pull"
 		}
 		return "release-" + args[1]
+	case "updates":
+		return "updates-" + args[1]
 	case "why":
 		list, _ := document.([]any)
 		if len(list) > 0 {

@@ -20,6 +20,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/sandbox"
 	"github.com/runlevel/runlevel/internal/cli/state"
 	"github.com/runlevel/runlevel/internal/cli/ui"
+	"github.com/runlevel/runlevel/internal/cli/updates"
 	"github.com/runlevel/runlevel/internal/machines/overview"
 )
 
@@ -65,7 +66,7 @@ func verbGroups(streams core.Streams) []verbGroup {
 			review.NewRender(streams),
 			sandbox.New(streams),
 		}},
-		{"Make and Carry Releases:", []*cobra.Command{release.New(streams)}},
+		{"Make and Carry Releases:", []*cobra.Command{release.New(streams), updates.New(streams)}},
 	}
 }
 

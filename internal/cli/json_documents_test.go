@@ -24,6 +24,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/release"
 	"github.com/runlevel/runlevel/internal/cli/review"
 	"github.com/runlevel/runlevel/internal/cli/ui"
+	"github.com/runlevel/runlevel/internal/cli/updates"
 	"github.com/runlevel/runlevel/internal/session/releasetest"
 	"github.com/runlevel/runlevel/internal/session/state"
 	"github.com/runlevel/runlevel/internal/session/uninstall"
@@ -41,6 +42,7 @@ import (
 	"github.com/runlevel/runlevel/internal/session/keep"
 	"github.com/runlevel/runlevel/internal/session/notify"
 	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/internal/updates/graphdata"
 )
 
 // A jsonDocument is the output of a command with -o json.
@@ -103,10 +105,14 @@ var jsonDocuments = map[string]jsonDocument{
 	"ui":             {"ui", "the address of the pages, or the files that were written", ui.Report{}},
 	"uninstall": {"uninstall NAME", "deleted, kept and remaining objects",
 		&uninstall.Report{}},
-	"version":     {"version", "the version of the program", core.VersionInfo{}},
-	"wait":        {"wait", "the status of the release at the end", &state.Status{}},
-	"why":         {"why OBJECT", "how objects stand, and why", []*why.Answer{}},
-	"why-release": {"why", "how releases stand as a whole", []*why.ReleaseAnswer{}},
+	"updates-build": {"updates build", "the files with update graphs, and which have changed", updates.BuildReport{}},
+	"updates-graph": {"updates graph", "the graph of a channel, as clients of an update service get it",
+		&graphdata.Graph{}},
+	"updates-lint": {"updates lint", "findings in the folder of an update service", updates.LintReport{}},
+	"version":      {"version", "the version of the program", core.VersionInfo{}},
+	"wait":         {"wait", "the status of the release at the end", &state.Status{}},
+	"why":          {"why OBJECT", "how objects stand, and why", []*why.Answer{}},
+	"why-release":  {"why", "how releases stand as a whole", []*why.ReleaseAnswer{}},
 	"graph-references": {"graph --references", "who refers to whom in a release",
 		referrers.Report{}},
 }
@@ -188,7 +194,7 @@ func schemaOf(t reflect.Type, within map[reflect.Type]bool) map[string]any {
 		return map[string]any{"type": scalars[t.Kind()]}
 	case t.Kind() == reflect.Map:
 		return map[string]any{"type": []string{"object", "null"}, "additionalProperties": schemaOf(t.Elem(), within)}
-	case t.Kind() == reflect.Slice:
+	case t.Kind() == reflect.Slice || t.Kind() == reflect.Array:
 		return map[string]any{"type": []string{"array", "null"}, "items": schemaOf(t.Elem(), within)}
 	}
 	within[t] = true

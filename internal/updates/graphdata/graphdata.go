@@ -41,7 +41,7 @@ type Channel struct {
 	File     string   `json:"-"`
 	Name     string   `json:"name"`
 	Versions []string `json:"versions"` // of every architecture, unless they have the suffix of one
-	// Feeder and Tombstones say how versions get into a channel. They change no graph.
+	// Feeder and Tombstones are about how versions get into a channel. They change no graph.
 	Feeder     *Feeder  `json:"feeder,omitempty"`
 	Tombstones []string `json:"tombstones,omitempty"`
 }
@@ -106,7 +106,7 @@ type Notice struct {
 	Reason  string `json:"reason"`
 }
 
-// A Phase offers edges to a version in phases, and says when they are halted.
+// A Phase offers edges to a version in phases, and has the policy by which they are halted.
 type Phase struct {
 	File        string   `json:"-"`
 	To          string   `json:"to"`

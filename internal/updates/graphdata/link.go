@@ -73,7 +73,7 @@ func (l *linker) problem(file, format string, values ...any) {
 	l.problems = append(l.problems, fmt.Errorf("%s: %s", file, fmt.Sprintf(format, values...)))
 }
 
-// addEdges adds what releases and metadata say about previous and next versions.
+// addEdges adds the previous and next versions in releases and metadata.
 func (l *linker) addEdges() {
 	l.incoming = make([][]int, len(l.nodes))
 	count := 0
@@ -162,7 +162,7 @@ func (l *linker) judgeEdges() {
 				return from.version.LT(barrier) && barrier.LT(release.version)
 			})
 			e.isRemoved = e.isRemoved || len(dropped) > 0 && dropped[[2]string{from.name, release.name}]
-			if isAcross || from.metadata[keyDeadEnd] != "" || e.isRemoved && e.risks == 0 {
+			if isAcross || from.metadata[DeadEndKey] != "" || e.isRemoved && e.risks == 0 {
 				continue
 			}
 			kept = append(kept, e)

@@ -10,14 +10,14 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A Finding is something in a folder that is allowed, but probably not meant.
+// A Finding is something that can be used, but is probably not meant.
 type Finding struct {
 	File    string `json:"file"`
 	IsError bool   `json:"error,omitempty"` // clusters may go back, or in circles
 	Message string `json:"message"`
 }
 
-// Lint finds what is probably not meant.
+// Lint returns findings, by files.
 func (d *Data) Lint() []Finding {
 	l := linter{Data: d, found: []Finding{}, next: make([][]int, len(d.nodes)), versions: map[string]bool{}}
 	for _, e := range d.edges {
@@ -153,7 +153,7 @@ func (l *linter) lintReach(channel Channel) {
 		if isIn[i] && !isReached[i] && first[arch] != i {
 			unreachable = append(unreachable, n.name)
 		}
-		if isIn[i] && !isLeft[i] && last[arch] != i && n.metadata[keyDeadEnd] == "" {
+		if isIn[i] && !isLeft[i] && last[arch] != i && n.metadata[DeadEndKey] == "" {
 			stuck = append(stuck, n.name)
 		}
 	}

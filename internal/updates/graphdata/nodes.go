@@ -19,8 +19,12 @@ const (
 	keyPrevDrop  = prefix + "previous.remove"
 	keyNextDrop  = prefix + "next.remove"
 	keyPrevRegex = prefix + "previous.remove_regex"
-	keyBarrier   = "dev.runlevel.barrier"
-	keyDeadEnd   = "dev.runlevel.dead-end"
+)
+
+// Metadata of nodes with the reason why a version is a barrier, or a dead end.
+const (
+	BarrierKey = "dev.runlevel.barrier"
+	DeadEndKey = "dev.runlevel.dead-end"
 )
 
 // A node is a release of one architecture.
@@ -70,7 +74,7 @@ func (l *linker) addNodes() {
 		for key, value := range raw[n.base] {
 			n.add(key, value, ",")
 		}
-		for key, all := range map[string]map[string]string{keyBarrier: barriers, keyDeadEnd: deadEnds} {
+		for key, all := range map[string]map[string]string{BarrierKey: barriers, DeadEndKey: deadEnds} {
 			if reason := cmp.Or(all[n.name], all[n.base]); reason != "" {
 				n.metadata[key] = reason
 			}

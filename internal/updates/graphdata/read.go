@@ -24,7 +24,7 @@ const Schema = "1.2.0"
 // HaltsFile is the file with the halts.
 const HaltsFile = "halts.yaml"
 
-// Read reads a folder. The error has everything that is wrong in it.
+// Read reads a folder. The error lists all problems.
 func Read(files fs.FS) (*Data, error) {
 	r := reader{files: files, expressions: map[string]*regexp.Regexp{}}
 	d := &Data{}
@@ -53,7 +53,7 @@ type reader struct {
 	expressions map[string]*regexp.Regexp // many files have the same one
 }
 
-// A document is a file that is read.
+// A document is a file with its problems.
 type document struct {
 	*reader
 	file   string
@@ -185,7 +185,7 @@ func (r *reader) checkSchema() {
 	written := strings.TrimSpace(string(text))
 	schema, err := semver.Parse(written)
 	if err != nil || schema.Major != known.Major {
-		d.problem("", "%q is not a version of the format that is known, such as %s", written, Schema)
+		d.problem("", "%q is not a known version of the format, such as %s", written, Schema)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package phase decides when a cluster may take an update that is offered in phases. It is pure: the graph has the
+// Package phase decides when a cluster may take an update offered in phases. It is pure: the graph has the
 // phases, and each cluster computes its own turn, so an update service keeps no state and may be a static file.
 //
 // A ramp opens an update for a growing share of the clusters, as Fedora CoreOS does. Each cluster draws a number from
@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A Phase offers edges of a graph in phases. The update graph has a list of them, in the field phasedEdges, which
+// A Phase offers edges of a graph in phases. The update graph lists them in the field phasedEdges, which
 // clients that do not know it ignore.
 type Phase struct {
 	Edges []Edge          `json:"edges"`
@@ -108,7 +108,20 @@ func (r Ramp) reaches(number float64) (time.Time, bool) {
 	return r.Start.Add(time.Duration(wait)), true
 }
 
-// Validate returns what is wrong with a ramp.
+// Share returns the share of clusters for which the ramp is open.
+func (r Ramp) Share(now time.Time) float64 {
+	passed := now.Sub(r.Start.Time)
+	switch share := r.Percentage / 100; {
+	case r.Start.IsZero() || passed < 0:
+		return 0
+	case r.Duration.Duration == 0:
+		return share
+	default:
+		return min(share+(1-share)*float64(passed)/float64(r.Duration.Duration), 1)
+	}
+}
+
+// Validate returns the first problem of a ramp.
 func (r Ramp) Validate() error {
 	switch {
 	case r.Percentage < 0 || r.Percentage > 100:

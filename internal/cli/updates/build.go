@@ -1,0 +1,222 @@
+package updates
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/release/signature/sigstore"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/updates/graphdata"
+)
+
+const buildHelp = `Write the update graphs of a folder as static files, which any web server can serve:
+OUT/CHANNEL/ARCHITECTURE.json, and OUT/index.json, their list. A cluster follows a channel
+when spec.upstream of its ClusterVersion is the URL of such a file.
+
+Each file is written beside the old one, and renamed; a file that does not change keeps its time,
+so web servers and caches send it once. Files of deleted channels are deleted.
+
+The operator of Runlevel computes from the file when its turn in a phase comes. Other clients only
+see updates that are open for all: build again when a ramp has ended, for example every hour.
+
+With --sign-key, each file FILE has a signature FILE.sig, which "cosign verify-blob" verifies. A
+password is read from COSIGN_PASSWORD, or asked on the terminal.
+
+Exit codes: 0; 1 if a file can't be written; 2 if the folder or the key can't be used.
+
+` + folderHelp
+
+const (
+	indexFile       = "index.json" // has the list of the files
+	signatureSuffix = ".sig"
+)
+
+// buildFlags are the flags of runlevel updates build.
+type buildFlags struct {
+	out, key string
+	format   core.Output
+}
+
+// BuildReport is the output of runlevel updates build, and without states the content of index.json.
+type BuildReport struct {
+	Key   string      `json:"key,omitempty"` // ID of the key that signed the files
+	Files []BuiltFile `json:"files"`
+}
+
+// A BuiltFile is the graph of a channel and an architecture.
+type BuiltFile struct {
+	Path         string `json:"path"`
+	Channel      string `json:"channel"`
+	Architecture string `json:"architecture"`
+	Versions     int    `json:"versions"`
+	State        string `json:"state,omitempty"` // written, unchanged or deleted
+}
+
+// newBuild returns the verb build.
+func newBuild(streams core.Streams) *cobra.Command {
+	var f buildFlags
+	command := &cobra.Command{
+		Use:   "build DIR",
+		Short: "Write update graphs as static files for any web server",
+		Long:  buildHelp,
+		Example: `  runlevel updates build ./graph-data --out /var/www/updates
+
+  # Signed, and verified
+  runlevel updates build ./graph-data --out ./updates --sign-key cosign.key
+  cosign verify-blob --key cosign.pub --signature updates/stable/amd64.json.sig updates/stable/amd64.json`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeFolder(nil),
+		RunE: func(command *cobra.Command, args []string) error {
+			if f.out == "" {
+				return core.Misusef("pass --out with the folder to write to")
+			}
+			report, err := f.build(command.Context(), args[0], streams)
+			if err != nil {
+				return err
+			}
+			return f.format.PrintWhole(streams.Out, report, report.print)
+		},
+	}
+	core.AddOutput(command, &f.format)
+	command.Flags().StringVar(&f.out, "out", "", "the `folder` to write to")
+	command.Flags().StringVar(&f.key, "sign-key", "",
+		"sign with the private key in this `file`, also as cosign encrypts it")
+	_ = command.RegisterFlagCompletionFunc("sign-key", core.CompleteFiles)
+	_ = command.RegisterFlagCompletionFunc("out", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
+	return command
+}
+
+// A building is one run of the verb.
+type building struct {
+	out    string
+	key    *sigstore.PrivateKey // nil if nothing is signed
+	renews bool                 // the earlier files were signed by another key, or not at all
+	report BuildReport
+}
+
+func (f *buildFlags) build(ctx context.Context, folder string, streams core.Streams) (*BuildReport, error) {
+	data, err := read(folder)
+	if err != nil {
+		return nil, err
+	}
+	b := building{out: f.out, report: BuildReport{Files: []BuiltFile{}}}
+	if f.key != "" {
+		text, err := os.ReadFile(f.key)
+		if err == nil {
+			b.key, err = sigstore.ParsePrivateKey(text, func() ([]byte, error) {
+				return streams.AskPassword(ctx, "COSIGN_PASSWORD", f.key)
+			})
+		}
+		if err != nil {
+			return nil, core.Misusef("--sign-key %s: %w", f.key, err)
+		}
+		b.report.Key = b.key.Hint()
+	}
+	var earlier BuildReport
+	text, err := os.ReadFile(filepath.Join(b.out, indexFile))
+	if err == nil && json.Unmarshal(text, &earlier) != nil {
+		return nil, core.Misusef("--out %s: its %s is of another program: name another folder", b.out, indexFile)
+	}
+	b.renews = earlier.Key != b.report.Key
+	for _, channel := range data.ChannelNames() {
+		for _, arch := range data.Architectures() {
+			if err := b.add(channel, arch, data.Graph(channel, arch, time.Now())); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return &b.report, b.finish(earlier.Files)
+}
+
+// add writes a graph.
+func (b *building) add(channel, arch string, graph *graphdata.Graph) error {
+	if len(graph.Nodes) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(graph)
+	if err != nil {
+		return err
+	}
+	file := BuiltFile{channel + "/" + arch + ".json", channel, arch, len(graph.Nodes), "unchanged"}
+	isChanged, err := b.write(file.Path, text)
+	if isChanged {
+		file.State = "written"
+	}
+	b.report.Files = append(b.report.Files, file)
+	return err
+}
+
+// write writes a file and its signature.
+func (b *building) write(path string, text []byte) (isChanged bool, err error) {
+	file := filepath.Join(b.out, filepath.FromSlash(path))
+	if isChanged, err = writeFile(file, text); err != nil {
+		return false, err
+	}
+	if b.key == nil {
+		return isChanged, remove(file + signatureSuffix)
+	}
+	if _, err := os.Stat(file + signatureSuffix); err == nil && !isChanged && !b.renews {
+		return false, nil // a signature is random, and would be another one
+	}
+	signature, err := b.key.Sign(text)
+	if err == nil {
+		_, err = writeFile(file+signatureSuffix, []byte(base64.StdEncoding.EncodeToString(signature)+"\n"))
+	}
+	return isChanged, err
+}
+
+// finish writes the index, and deletes earlier files that are not among the new ones.
+func (b *building) finish(earlier []BuiltFile) error {
+	index := BuildReport{Key: b.report.Key, Files: slices.Clone(b.report.Files)}
+	kept := map[string]bool{}
+	for i := range index.Files {
+		index.Files[i].State = ""
+		kept[index.Files[i].Path] = true
+	}
+	text, err := json.MarshalIndent(index, "", "  ")
+	if err == nil {
+		_, err = b.write(indexFile, append(text, '\n'))
+	}
+	for _, file := range earlier {
+		if err != nil || kept[file.Path] || !filepath.IsLocal(file.Path) {
+			continue
+		}
+		path := filepath.Join(b.out, file.Path)
+		err = errors.Join(remove(path), remove(path+signatureSuffix))
+		file.State = "deleted"
+		b.report.Files = append(b.report.Files, file)
+	}
+	return err
+}
+
+// remove deletes a file; it may not exist.
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (r *BuildReport) print(out io.Writer) error {
+	var lines []string
+	for _, file := range r.Files {
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%s", file.State, printable.Line(file.Path),
+			printable.Count(file.Versions, "version")))
+	}
+	if len(lines) == 0 {
+		lines = append(lines, "no channel has a version with a release")
+	}
+	return core.PrintLines(out, core.Align(lines))
+}
