@@ -46,7 +46,7 @@ func (d *Data) Graph(channel, arch string, now time.Time) *Graph {
 		if !slices.Contains(n.channels, channel) || n.architectures != nil && !slices.Contains(n.architectures, arch) {
 			continue
 		}
-		b.graph.Nodes = append(b.graph.Nodes, Node{n.versionFor(arch), n.Image, n.offered})
+		b.graph.Nodes = append(b.graph.Nodes, Node{n.versionFor(arch), n.Image, n.metadata})
 		indexes[i] = len(b.graph.Nodes)
 	}
 	for i := range d.edges {

@@ -3,7 +3,6 @@ package graphdata
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -57,14 +56,6 @@ func (d *Data) link() []error {
 	l.addChannels()
 	l.addEdges()
 	l.judgeEdges()
-	for i := range l.nodes {
-		n := &l.nodes[i]
-		n.offered = n.metadata
-		if n.metadata[keyArch] != "" {
-			n.offered = maps.Clone(n.metadata)
-			delete(n.offered, keyArch)
-		}
-	}
 	l.addPhases()
 	return l.problems
 }
@@ -126,8 +117,8 @@ func withSuffix(version, suffix string) string {
 
 // neighbor returns a version in metadata as the name of a node of the same architecture.
 func (n *node) neighbor(version string) string {
-	if arch := n.metadata[keyArch]; arch != "" {
-		return withSuffix(version, "+"+arch)
+	if n.arch != "" {
+		return withSuffix(version, "+"+n.arch)
 	}
 	return version
 }

@@ -134,10 +134,10 @@ func (l *linter) lintReach(channel Channel) {
 	for i := range l.nodes {
 		if n := &l.nodes[i]; slices.Contains(n.channels, channel.Name) {
 			isIn[i] = true
-			if _, isKnown := first[n.metadata[keyArch]]; !isKnown {
-				first[n.metadata[keyArch]] = i
+			if _, isKnown := first[n.arch]; !isKnown {
+				first[n.arch] = i
 			}
-			last[n.metadata[keyArch]] = i
+			last[n.arch] = i
 		}
 	}
 	isReached, isLeft := make([]bool, len(l.nodes)), make([]bool, len(l.nodes))
@@ -149,11 +149,10 @@ func (l *linter) lintReach(channel Channel) {
 	var unreachable, stuck []string
 	for i := range l.nodes {
 		n := &l.nodes[i]
-		arch := n.metadata[keyArch]
-		if isIn[i] && !isReached[i] && first[arch] != i {
+		if isIn[i] && !isReached[i] && first[n.arch] != i {
 			unreachable = append(unreachable, n.name)
 		}
-		if isIn[i] && !isLeft[i] && last[arch] != i && n.metadata[DeadEndKey] == "" {
+		if isIn[i] && !isLeft[i] && last[n.arch] != i && n.metadata[DeadEndKey] == "" {
 			stuck = append(stuck, n.name)
 		}
 	}

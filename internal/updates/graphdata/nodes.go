@@ -34,19 +34,18 @@ type node struct {
 	base          string // version without it
 	version       semver.Version
 	metadata      map[string]string
-	offered       map[string]string // metadata that clients get
-	architectures []string          // empty for all
+	arch          string   // a list, in metadata of upstream
+	architectures []string // empty for all
 	channels      []string
 }
 
 func (l *linker) addNodes() {
 	for i := range l.Releases {
 		release := &l.Releases[i]
-		n := node{Release: release, name: release.Version, metadata: map[string]string{}}
+		n := node{Release: release, name: release.Version, metadata: make(map[string]string, 8)}
 		maps.Copy(n.metadata, release.Metadata)
 		if release.Architecture != "" {
 			n.name += "+" + release.Architecture
-			n.metadata[keyArch] = release.Architecture
 		}
 		if release.URL != "" {
 			n.metadata["url"] = release.URL
@@ -74,14 +73,18 @@ func (l *linker) addNodes() {
 		for key, value := range raw[n.base] {
 			n.add(key, value, ",")
 		}
-		for key, all := range map[string]map[string]string{BarrierKey: barriers, DeadEndKey: deadEnds} {
-			if reason := cmp.Or(all[n.name], all[n.base]); reason != "" {
-				n.metadata[key] = reason
-			}
-		}
-		if all := n.metadata[keyArch]; all != "" {
-			n.architectures = split(all)
-		}
+		n.note(BarrierKey, barriers)
+		n.note(DeadEndKey, deadEnds)
+		n.arch = cmp.Or(n.Architecture, n.metadata[keyArch])
+		n.architectures = split(n.arch)
+		delete(n.metadata, keyArch)
+	}
+}
+
+// note adds the reason of a notice to the metadata.
+func (n *node) note(key string, reasons map[string]string) {
+	if reason := cmp.Or(reasons[n.name], reasons[n.base]); reason != "" {
+		n.metadata[key] = reason
 	}
 }
 

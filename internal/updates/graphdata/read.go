@@ -266,7 +266,7 @@ func (r *reader) checkRelease(d *document, release *Release) {
 	if _, err := name.NewDigest(release.Image); err != nil {
 		d.problem("image", "%q has no digest, as in registry.example/shop@sha256:...", release.Image)
 	}
-	if strings.Contains(release.Version, "+") && release.Architecture != "" {
+	if strings.Contains(release.Version, "+") && release.Metadata[keyArch] == "" {
 		d.problem("version", "the architecture has a field of its own: leave out what is behind +")
 	}
 }
