@@ -148,11 +148,16 @@ func newPicture(title string, graph *graphdata.Graph, now time.Time) *picture {
 	return p
 }
 
-// shareOf returns the share of clusters for which a ramp is open now, and when it is open for all.
+// shareOf returns the share of clusters for which a ramp is open now, and when it begins or is open for all.
 func shareOf(ramp phase.Ramp, now time.Time) string {
 	share := fmt.Sprintf("%.0f %%", 100*ramp.Share(now))
-	if end := ramp.Start.Add(ramp.Duration.Duration); ramp.Duration.Duration > 0 && now.Before(end) {
-		share += " until " + end.UTC().Format(time.RFC3339)
+	end := ramp.Start.Add(ramp.Duration.Duration)
+	switch {
+	case ramp.Start.IsZero():
+	case now.Before(ramp.Start.Time):
+		share += " (from " + ramp.Start.UTC().Format(time.RFC3339) + ")"
+	case now.Before(end):
+		share += " (all at " + end.UTC().Format(time.RFC3339) + ")"
 	}
 	return share
 }
