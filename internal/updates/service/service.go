@@ -175,9 +175,9 @@ func (s *Service) readFolder() error {
 			return err
 		}
 		data.Halts = append(data.Halts, more...)
+		slices.SortStableFunc(data.Halts, func(a, b graphdata.Halt) int { return a.At.Compare(b.At.Time) })
 	}
 	data.Halts = append(data.Halts, s.unsaved...)
-	slices.SortStableFunc(data.Halts, func(a, b graphdata.Halt) int { return a.At.Compare(b.At.Time) })
 	versions := map[string]bool{}
 	for _, release := range data.Releases {
 		versions[release.Version] = true
@@ -292,7 +292,7 @@ func judge(data *graphdata.Data, tallies []*halt.Tally, now time.Time) []graphda
 // Judge judges the log of a service for graphs that are built from the same folder: it lets ramps begin, and adds halts
 // to the data. It returns the halts that the folder does not have, and the lines of the log that are not reports.
 func Judge(data *graphdata.Data, log string, now time.Time) (halts []graphdata.Halt, skipped []string, err error) {
-	s := Service{options: Options{Reports: log, Token: "-"}, data: data}
+	s := Service{data: data, options: Options{Token: "not asked for"}}
 	if s.tallies, err = s.newTallies(data); err != nil {
 		return nil, nil, err
 	}
