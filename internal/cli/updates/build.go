@@ -31,6 +31,9 @@ so web servers and caches send it once. Files of deleted channels are deleted.
 The operator of Runlevel computes from the file when its turn in a phase comes. Other clients only
 see updates that are open for all: build again when a ramp has ended, for example every hour.
 
+With --reports, updates that failed on too many clusters are halted: each adds a line to halts.yaml,
+as if the service had added it. Ramps that wait for successes begin.
+
 With --sign-key, each file FILE has a signature FILE.sig, which "cosign verify-blob" verifies. A
 password is read from COSIGN_PASSWORD, or asked on the terminal.
 
@@ -46,6 +49,7 @@ const (
 // buildFlags are the flags of runlevel updates build.
 type buildFlags struct {
 	out, key string
+	reports  string
 	format   core.Output
 }
 
@@ -93,7 +97,10 @@ func newBuild(streams core.Streams) *cobra.Command {
 	command.Flags().StringVar(&f.out, "out", "", "the `folder` to write to")
 	command.Flags().StringVar(&f.key, "sign-key", "",
 		"sign with the private key in this `file`, also as cosign encrypts it")
+	command.Flags().StringVar(&f.reports, "reports", "",
+		"judge the reports in this `file` of \"runlevel updates serve\", and halt updates in DIR")
 	_ = command.RegisterFlagCompletionFunc("sign-key", core.CompleteFiles)
+	_ = command.RegisterFlagCompletionFunc("reports", core.CompleteFiles)
 	_ = command.RegisterFlagCompletionFunc("out", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
 	return command
 }
@@ -109,6 +116,9 @@ type building struct {
 func (f *buildFlags) build(ctx context.Context, folder string, streams core.Streams) (*BuildReport, error) {
 	data, err := read(folder)
 	if err != nil {
+		return nil, err
+	}
+	if err := judgeReports(data, folder, f.reports, streams); err != nil {
 		return nil, err
 	}
 	b := building{out: f.out, report: BuildReport{Files: []BuiltFile{}}}

@@ -43,7 +43,8 @@ reads the graph of its channel, from static files or from a service.
 		Args: cobra.NoArgs,
 		RunE: core.NeedsVerb,
 	}
-	command.AddCommand(newAdd(streams), newBuild(streams), newGraph(streams), newLint(streams), newResume(streams))
+	command.AddCommand(newAdd(streams), newBuild(streams), newGraph(streams), newLint(streams),
+		newResume(streams), newServe(streams))
 	return command
 }
 

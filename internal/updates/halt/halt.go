@@ -11,8 +11,8 @@ import (
 	"github.com/runlevel/runlevel/internal/updates/report"
 )
 
-// A Tally is what the reports of clusters add up to, for a phase. All times are those of the receiver: the clocks of
-// clusters may be wrong.
+// A Tally is the state of all clusters that have reported the update of a phase. All times are those of the receiver:
+// the clocks of clusters may be wrong.
 type Tally struct {
 	phase     Phase
 	clusters  map[string]*cluster

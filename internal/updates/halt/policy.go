@@ -42,7 +42,7 @@ type After struct {
 	For       metav1.Duration `json:"for,omitzero"`        // and have been healthy since
 }
 
-// Validate returns everything that is wrong with a policy.
+// Validate returns all mistakes in a policy.
 func (p *Policy) Validate() error {
 	var problems []error
 	forbid := func(isWrong bool, format string, args ...any) {
@@ -76,7 +76,7 @@ func (p *Policy) tolerated() int {
 	return number
 }
 
-// A Phase is an update to a version that is offered in phases.
+// A Phase is an update to a version.
 type Phase struct {
 	To   string
 	From *regexp.Regexp // versions before; nil means all

@@ -160,7 +160,7 @@ func TestALogHasALimit(t *testing.T) {
 	}
 }
 
-// TestATornLineIsSkippedAndNamed: a process that is killed may leave a part of a line.
+// TestATornLineIsSkippedAndNamed: a killed process may leave a part of a line.
 func TestATornLineIsSkippedAndNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "reports.jsonl")
 	log, _, err := report.Open(path, nil)

@@ -161,7 +161,7 @@ func (c *benchClient) get(b *testing.B, address string, i int) {
 	}
 }
 
-// measure runs a load on a service that is a process of its own.
+// measure runs a load on a service in a process of its own.
 func measure(b *testing.B, folder string, load func(address string) int64) {
 	b.Helper()
 	command := exec.CommandContext(b.Context(), os.Args[0])

@@ -89,7 +89,7 @@ func (s *Service) stop(ctx context.Context, server *http.Server) error {
 	return s.Close()
 }
 
-// Close writes what is not on the disk yet.
+// Close writes the rest to the disk.
 func (s *Service) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -55,7 +55,7 @@ type Service struct {
 	policies string          // that the tallies are for
 	unsaved  []graphdata.Halt
 	log      *report.Log
-	built    string // what the answers depend on
+	built    string // state that the answers were built from
 
 	looked, touched time.Time // at the folder, the log
 	stamp           string    // of the folder, as last read
@@ -219,7 +219,7 @@ func (s *Service) newTallies(data *graphdata.Data) ([]*halt.Tally, error) {
 	return tallies, err
 }
 
-// link lets the phases begin when their tallies say.
+// link lets the tallies decide when the phases begin.
 func link(data *graphdata.Data, tallies []*halt.Tally, now func() time.Time) {
 	for i, t := range tallies {
 		data.Phases[i].Begin = func(start time.Time) time.Time { return t.Begin(start, now()) }

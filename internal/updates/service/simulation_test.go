@@ -170,7 +170,7 @@ func (w *world) open() {
 	w.fetch()
 }
 
-// tick lets the service do what it does every second.
+// tick is the regular work of the service.
 func (w *world) tick() {
 	elapsed := w.now.Sub(begin)
 	isAway := elapsed >= w.away[0] && elapsed < w.away[1]
@@ -237,7 +237,7 @@ func (w *world) fetch() {
 	}
 }
 
-// poll is what a cluster does every three minutes.
+// poll is the work of a cluster every three minutes.
 func (w *world) poll(m *member) {
 	if w.service == nil {
 		return
