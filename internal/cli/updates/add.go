@@ -150,6 +150,9 @@ func write(folder string, release graphdata.Release) (string, error) {
 	if release.Architecture != "" {
 		file += "-" + release.Architecture
 	}
+	if file != filepath.Base(file) { // it is a text of the release
+		return "", fmt.Errorf("%q is not an architecture such as amd64", release.Architecture)
+	}
 	file = filepath.Join(folder, "releases", file+".yaml")
 	if old, err := os.ReadFile(file); err == nil {
 		var known graphdata.Release

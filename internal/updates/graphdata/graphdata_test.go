@@ -171,6 +171,12 @@ func TestContradictionsBetweenFiles(t *testing.T) {
 			"channels/x.yaml: channel stable-1.4 is also in channels/stable.yaml"},
 		"an edge in two phases": {"phases/x.yaml", "to: 1.4.4\nfrom: 1[.]4[.]0",
 			"phases/x.yaml: the update from 1.4.0 to 1.4.4 in channel stable-1.4 is in this phase and in phases/1.4.4"},
+		"a channel of a release": {"raw/metadata.json",
+			`{"1.4.4": {"io.openshift.upgrades.graph.release.channels": "stable-1.4, ../../x"}}`,
+			`releases/1.4.4.yaml: metadata: "../../x" is not a name of the form ^[0-9a-z-][0-9a-z.-]*$`},
+		"an architecture of a release": {"raw/metadata.json",
+			`{"1.4.4": {"io.openshift.upgrades.graph.release.arch": "../x"}}`,
+			`releases/1.4.4.yaml: metadata: "../x" is not a name of the form ^[0-9a-z]+$`},
 		"an expression of a release": {"raw/metadata.json",
 			`{"1.4.4": {"io.openshift.upgrades.graph.previous.remove_regex": "("}}`, `releases/1.4.4.yaml: metadata: ` +
 				`io.openshift.upgrades.graph.previous.remove_regex: "(" is not a regular expression`},

@@ -3,6 +3,7 @@ package graphdata
 import (
 	"cmp"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -77,7 +78,18 @@ func (l *linker) addNodes() {
 		n.note(DeadEndKey, deadEnds)
 		n.arch = cmp.Or(n.Architecture, n.metadata[keyArch])
 		n.architectures = split(n.arch)
+		l.checkNames(n, n.metadata[keyArch], architectureName)
+		l.checkNames(n, n.metadata[keyChannels], channelName)
 		delete(n.metadata, keyArch)
+	}
+}
+
+// checkNames checks a list of names in metadata.
+func (l *linker) checkNames(n *node, list string, valid *regexp.Regexp) {
+	for _, name := range split(list) {
+		if !valid.MatchString(name) {
+			l.problem(n.File, "metadata: %q is not a name of the form %s", name, valid)
+		}
 	}
 }
 

@@ -217,7 +217,11 @@ func (d *document) expression(field, text string) *regexp.Regexp {
 	return expression
 }
 
-var channelName = regexp.MustCompile(`^[0-9a-z.-]+$`)
+// The names of channels and architectures are those that Cincinnati takes. They are also names of files.
+var (
+	channelName      = regexp.MustCompile(`^[0-9a-z-][0-9a-z.-]*$`)
+	architectureName = regexp.MustCompile(`^[0-9a-z]+$`)
+)
 
 func (r *reader) checkChannel(d *document, c *Channel) {
 	c.File = d.file
@@ -265,6 +269,9 @@ func (r *reader) checkRelease(d *document, release *Release) {
 	d.versions("next", release.Next)
 	if _, err := name.NewDigest(release.Image); err != nil {
 		d.problem("image", "%q has no digest, as in registry.example/shop@sha256:...", release.Image)
+	}
+	if release.Architecture != "" && !architectureName.MatchString(release.Architecture) {
+		d.problem("architecture", "%q is not an architecture such as amd64", release.Architecture)
 	}
 	if strings.Contains(release.Version, "+") && release.Metadata[keyArch] == "" {
 		d.problem("version", "the architecture has a field of its own: leave out what is behind +")
