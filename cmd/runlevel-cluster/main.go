@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // windows of automatic updates name time zones, which the image lacks
 
 	"github.com/spf13/pflag"
 

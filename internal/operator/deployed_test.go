@@ -185,9 +185,10 @@ func TestTheOperatorAsItIsShipped(t *testing.T) {
 	const parts = 60
 	s := newStage(t)
 	signer := s.newSigner()
-	pods := s.deploy(s.push("1.0.0", many(parts)+signer.policy()))
+	first, second := s.push("1.0.0", many(parts)+signer.policy()), signer.sign(s.push("1.0.1", many(parts)+till))
+	pods := s.deploy(first)
 	s.until("installed", isAt("1.0.0"))
-	s.update(signer.sign(s.push("1.0.1", many(parts)+till))) // the update waits at its end
+	s.update(second) // the update waits at its end
 	for _, written := range []int{1, parts / 3, parts} {
 		s.untilAt("1.0.1", written)
 		running, err := pods.AwaitReady(t.Context(), 1)
@@ -208,6 +209,7 @@ func TestTheOperatorAsItIsShipped(t *testing.T) {
 	s.untilAt("1.0.1", parts)
 	s.must(s.client.Delete(t.Context(), s.settings()))
 	s.untilSettings("1.0.1")
+	s.updateItself(newGraphServer(t), "1.0.0", first, "1.0.1", second, "1.0.2", s.push("1.0.2", many(parts)+till))
 	s.checkMetrics(pods)
 	s.checkRights()
 }

@@ -136,12 +136,12 @@ func (r *reconciler) reconcile(ctx context.Context, version *configv1.ClusterVer
 		observed.Applied.Problems = append(observed.Applied.Problems,
 			clusterversion.ReleaseProblem{Wait: apply.Wait{For: unread.Error(), Reason: reason.Of(unread)}})
 	}
-	r.changesAt = time.Time{}
-	if observed.Retrieved != nil {
-		r.changesAt = observed.Retrieved.OpensAt
+	decision, next := r.decide(version, clusterversion.Next(completed.Status, observed), observed)
+	if decision.Action != "" && unread == nil && equality.Semantic.DeepEqual(version.Status, next) {
+		return r.carryOut(ctx, version, decision)
 	}
 	mayChange := len(deletes) > 0 || unread != nil // no watch shows these changes
-	return r.write(ctx, version, clusterversion.Next(completed.Status, observed), mayChange)
+	return r.write(ctx, version, next, mayChange)
 }
 
 // writeUnread writes into the status that the operator can't read the record, or settings of the cluster. Without them,

@@ -25,10 +25,17 @@ var writtenAnnotations = []string{
 	ownDomain + "uninstalled", ownDomain + "version",
 }
 
+// clusterVersionAnnotations are settings of the operator: a release may have the ClusterVersion.
+var clusterVersionAnnotations = []string{
+	ownDomain + "automatic-rollback", ownDomain + "automatic-updates", ownDomain + "report-updates",
+	ownDomain + "update-windows", ownDomain + "wariness",
+}
+
 // annotationProblems warns of unknown annotations in Runlevel's domain: they are misspelt, or of a newer Runlevel.
 func (d *document) annotationProblems(m *Manifest) (problems []Problem) {
+	known := slices.Concat(manifestAnnotations, writtenAnnotations, clusterVersionAnnotations)
 	for _, name := range slices.Sorted(maps.Keys(m.annotations())) {
-		isKnown := slices.Contains(manifestAnnotations, name) || slices.Contains(writtenAnnotations, name)
+		isKnown := slices.Contains(known, name)
 		if !strings.HasPrefix(name, ownDomain) || isKnown || deploymenthook.IsMisspelt(name) {
 			continue // hookProblems reports the latter
 		}

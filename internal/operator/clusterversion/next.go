@@ -43,6 +43,21 @@ func Next(previous configv1.ClusterVersionStatus, observed Observation) configv1
 	return b.next
 }
 
+// WithAutomaticUpdates returns a status with the condition AutomaticUpdates, or without it if the reason is empty.
+func WithAutomaticUpdates(status configv1.ClusterVersionStatus, now time.Time, isHeld bool,
+	reason, message string) configv1.ClusterVersionStatus {
+	b := builder{next: *status.DeepCopy(), now: metav1.NewTime(now.UTC().Truncate(time.Second))}
+	switch {
+	case reason == "":
+		b.remove(AutomaticUpdates)
+	case isHeld:
+		b.set(AutomaticUpdates, configv1.ConditionFalse, reason, message)
+	default:
+		b.set(AutomaticUpdates, configv1.ConditionTrue, reason, message)
+	}
+	return b.next
+}
+
 // wasCompleted reports whether all objects of the release were applied and ready, now or before.
 func (a AppliedRelease) wasCompleted() bool { return a.IsComplete || a.Mode == graph.Reconcile }
 
@@ -144,7 +159,8 @@ const (
 	ReleaseAccepted               configv1.ClusterStatusConditionType = "ReleaseAccepted"
 	ImplicitlyEnabledCapabilities configv1.ClusterStatusConditionType = "ImplicitlyEnabledCapabilities"
 
-	PreflightPassed configv1.ClusterStatusConditionType = "PreflightPassed" // Runlevel's own
+	PreflightPassed  configv1.ClusterStatusConditionType = "PreflightPassed"  // Runlevel's own
+	AutomaticUpdates configv1.ClusterStatusConditionType = "AutomaticUpdates" // Runlevel's own
 )
 
 // The reasons of conditions beside those of problems.
