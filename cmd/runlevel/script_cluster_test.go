@@ -95,6 +95,7 @@ var clusterCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"await-run":       awaitRun,
 	"await-record":    awaitRecord,
 	"clock":           clock,
+	"contexts":        contexts,
 	"user":            user,
 	"await-dead":      awaitDead,
 	"await-condition": awaitCondition,

@@ -119,6 +119,10 @@ func schemaName(args []string, document any) string {
 		if slices.Contains(args, "--references") {
 			return "graph-references"
 		}
+	case "list":
+		if slices.Contains(args, "--contexts") || slices.Contains(args, "--kubeconfig-dir") {
+			return "list-clusters"
+		}
 	case "machines":
 		switch {
 		case slices.Contains(args, "plan") && fields["kind"] != nil:

@@ -74,6 +74,8 @@ var jsonDocuments = map[string]jsonDocument{
 		install.OperatorReport{}},
 	"lint": {"lint", "findings", lint.Report{}},
 	"list": {"list", "the releases on a cluster", []state.ListedRelease{}},
+	"list-clusters": {"list --contexts, list --kubeconfig-dir", "clusters with their releases",
+		[]state.ListedCluster{}},
 	"machines": {"machines", "machines; with `--watch` a line for each that has changed",
 		[]overview.Machine{}},
 	"machines-plan": {"machines plan", "effects of a changed MachineDeployment on its machines",

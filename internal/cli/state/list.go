@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +19,9 @@ import (
 // listFlags are the flags of runlevel list.
 type listFlags struct {
 	displayFlags
-	all bool
+	all     bool
+	many    core.ManyClusterFlags
+	timeout time.Duration
 }
 
 const listHelp = `List the releases on a cluster: their versions and states, the time since when, the process that
@@ -39,7 +40,21 @@ A release is kept in place by the operator, by an apply with --watch, or by no p
 
 -o wide adds the previous version, the source and the first problem.
 
-Exit codes: 0 if the releases could be read, whatever their states are; 1 if not; 2 for misuse.`
+With --contexts or --kubeconfig-dir, the releases of several clusters are listed, which are read at
+the same time:
+
+  BLOCKED BY  what stops the requested version, or the next minor version
+  UPDATES     what the update service offers, the recommended versions first; after another one,
+              the risk is in parentheses
+
+Of several blocks or updates, the first one is shown, with the number of the others; -o wide shows
+all, and does not shorten long names.
+
+A cluster that can't be read, or not within --timeout, has the state NotRead. The reason is in a
+line below the table, or in the field "error" of -o json.
+
+Exit codes: 0 if the releases could be read, whatever their states are; 1 if not, or not those of
+all clusters; 2 for misuse.`
 
 // NewList returns the verb list.
 func NewList(streams core.Streams) *cobra.Command {
@@ -54,16 +69,33 @@ func NewList(streams core.Streams) *cobra.Command {
   # Include releases whose records are in other namespaces
   runlevel list -A
 
+  # Clusters of the kubeconfig; all of them, with what blocks them; a folder of kubeconfigs
+  runlevel list --contexts berlin,paris
+  runlevel list --contexts '*' -o wide
+  runlevel list --kubeconfig-dir ~/clusters
+
+  # Which clusters have a release that is not complete, or could not be read?
+  runlevel list --contexts '*' -o json | jq -r '.[] | select(.error or any(.releases[]; .state != "Complete")) | .cluster'
+
   # Which releases have problems?
   runlevel list -o json | jq -r '.[] | select(.state != "Complete") | "\(.release): \(.state): \(.problems[0])"'`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if f.all && command.Flags().Changed("record-namespace") {
 				return core.Misusef("-A lists the releases of all namespaces: omit --record-namespace")
 			}
+			if f.many.AreSet() {
+				return f.runMany(command.Context(), streams)
+			}
+			if command.Flags().Changed("timeout") {
+				return core.Misusef("--timeout is for several clusters: add --contexts or --kubeconfig-dir")
+			}
 			return f.run(command.Context(), streams)
 		},
 	}
 	core.AddClusterFlags(command, &f.cluster)
+	core.AddManyClusterFlags(command, &f.many, &f.cluster)
+	command.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second,
+		"with several clusters, how long each of them may take")
 	core.AddOutput(command, &f.format, core.Text, wide, core.JSON, core.YAML)
 	command.Flags().BoolVarP(&f.all, "all-namespaces", "A", false,
 		"list releases with records in any namespace, not only in that of --record-namespace")
@@ -111,13 +143,7 @@ func (f *listFlags) rows(releases []state.ListedRelease, now time.Time) []string
 	}
 	rows := []string{header}
 	for _, release := range releases {
-		word, age := string(release.State), ""
-		if release.State == state.ReleaseApplying && release.Percent != nil {
-			word += " " + strconv.Itoa(*release.Percent) + "%"
-		}
-		if release.Since != nil {
-			age = printable.Age(now, *release.Since)
-		}
+		word, age := stateAndAge(release, now)
 		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%d", printable.Line(release.Release),
 			printable.Line(cmp.Or(release.Version, "-")), word, age, release.KeptBy, release.Deletes,
 			len(release.Problems))

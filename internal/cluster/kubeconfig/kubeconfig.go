@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // The reasons why a Location has no configuration that a user can resolve by naming another one.
@@ -30,9 +31,21 @@ type Location struct {
 	File    string // "" for the default ones
 	Context string // "" for the current one
 	As      string // the user to impersonate; "" for none
+
+	read *clientcmdapi.Config // the content of the files, if they were read
+}
+
+// Read reads the files once, for the contexts that are set afterwards.
+func (l Location) Read() (Location, error) {
+	raw, err := l.loader().RawConfig()
+	l.read = &raw
+	return l, err
 }
 
 func (l Location) loader() clientcmd.ClientConfig {
+	if l.read != nil {
+		return clientcmd.NewNonInteractiveClientConfig(*l.read, l.Context, &clientcmd.ConfigOverrides{}, nil)
+	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = l.File
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
@@ -109,8 +122,10 @@ func hidePassword(config *rest.Config) error {
 	switch {
 	case errors.As(err, &unparsed):
 		return fmt.Errorf("kubeconfig: the server's URL: %w", unparsed.Err) // omits the URL
-	case err != nil || server.User == nil:
-		return err
+	case err != nil: // it has the URL, whose password may be the reason
+		return errors.New("kubeconfig: the server must be a URL, or HOST:PORT")
+	case server.User == nil:
+		return nil
 	}
 	config.Username, config.BearerToken, config.BearerTokenFile = server.User.Username(), "", ""
 	config.Password, _ = server.User.Password()

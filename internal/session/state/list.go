@@ -11,8 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // A ListedRelease is a release in the list of those on a cluster. It is an element of the output of -o json.
@@ -30,7 +32,11 @@ type ListedRelease struct {
 	Holder   string       `json:"holder,omitempty"` // holder of the lock
 	Deletes  int          `json:"deletes"`          // number of pending deletes
 	Problems []string     `json:"problems"`         // the most severe first
-	Unknown  []string     `json:"unknown,omitempty"`
+	// gates that block the next minor version, or the requested one
+	Blocks    []Gate   `json:"blocks,omitempty"`
+	Requested string   `json:"requested,omitempty"` // version or image that the ClusterVersion requests, if another one
+	Updates   []Update `json:"updates,omitempty"`   // updates that the update service offers
+	Unknown   []string `json:"unknown,omitempty"`
 }
 
 // A ReleaseState is the state of a release in a word.
@@ -80,14 +86,25 @@ func (r *Reader) List(ctx context.Context) ([]ListedRelease, error) {
 	}
 	lost, err := r.FindLost(ctx, "")
 	for _, release := range lost {
-		hasRecord := slices.ContainsFunc(found, func(listed ListedRelease) bool {
-			return listed.Release == release.Name
-		})
-		if !hasRecord && len(release.Elsewhere) == 0 {
+		if !isListed(found, release.Name) && len(release.Elsewhere) == 0 {
 			found = append(found, release.listed())
 		}
 	}
+	if r.Namespace != metav1.NamespaceAll && r.Namespace != session.DefaultNamespace ||
+		isListed(found, payload.DefaultName) {
+		return found, cmp.Or(ctx.Err(), errors.Join(append(unread, err)...))
+	}
+	s := &Status{Release: payload.DefaultName} // an operator may not have applied its first release, or is another one
+	if r.addClusterVersion(ctx, s); s.ClusterVersion != nil {
+		r.addKeeper(ctx, s)
+		r.addOperators(ctx, s)
+		found = append(found, r.listedStatus(s))
+	}
 	return found, cmp.Or(ctx.Err(), errors.Join(append(unread, err)...))
+}
+
+func isListed(found []ListedRelease, name string) bool {
+	return slices.ContainsFunc(found, func(listed ListedRelease) bool { return listed.Release == name })
 }
 
 // listed returns the list's element of a release without a record.
@@ -111,11 +128,7 @@ func (r *Reader) listed(ctx context.Context, known *record.Record) ListedRelease
 	r.addRecord(ctx, s, known)
 	r.addClusterVersion(ctx, s)
 	r.addOperators(ctx, s)
-	s.Time, s.Done = r.Cluster.Now().UTC().Truncate(time.Second), s.Done && s.isHealthy()
-	found := ListedRelease{
-		Release: known.Release, Namespace: r.Namespace, Version: s.Version, Previous: s.Previous, Percent: s.Percent,
-		State: s.Word(), KeptBy: s.keptBy(), Deletes: len(s.pending()), Problems: s.problems(), Unknown: s.Unknown,
-	}
+	found := r.listedStatus(s)
 	if newest := known.Newest(); newest != nil {
 		found.Since, found.Source = &newest.Started.Time, newest.Source
 		if newest.Completed != nil {
@@ -124,6 +137,20 @@ func (r *Reader) listed(ctx context.Context, known *record.Record) ListedRelease
 	}
 	if s.Lock != nil && !s.Lock.Expired {
 		found.Holder = s.Lock.Holder
+	}
+	return found
+}
+
+// listedStatus returns the list's element of a status, without the fields that only a record has.
+func (r *Reader) listedStatus(s *Status) ListedRelease {
+	s.Time, s.Done = r.Cluster.Now().UTC().Truncate(time.Second), s.Done && s.isHealthy()
+	found := ListedRelease{
+		Release: s.Release, Namespace: cmp.Or(r.Namespace, session.DefaultNamespace), Version: s.Version,
+		Previous: s.Previous, Percent: s.Percent, State: s.Word(), KeptBy: s.keptBy(), Deletes: len(s.pending()),
+		Problems: s.problems(), Blocks: append(s.Gates, s.gates()...), Unknown: s.Unknown,
+	}
+	if s.ClusterVersion != nil {
+		found.Requested, found.Updates = s.ClusterVersion.Requested, s.ClusterVersion.Updates
 	}
 	return found
 }
