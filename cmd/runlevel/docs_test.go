@@ -30,6 +30,7 @@ func TestTranscriptsOfTheDocumentation(t *testing.T) {
 		"apply.md":             {"apply-dry-run.txtar/reconciled.txt", "apply-dry-run.txtar/would.txt"},
 		"hooks.md":             {"hooks.txtar/plan.txt", "hooks.txtar/why.txt"},
 		"control-plane.md":     {"machines-control-plane.txtar/plan.txt"},
+		"fleet.md":             {"list-contexts.txtar/clusters.txt"},
 		"status-command.md":    {"status.txtar/running.txt", "status.txtar/held.txt"},
 	} {
 		text, err := os.ReadFile(filepath.Join("../../docs", page))

@@ -101,7 +101,7 @@ func (f *ManyClusterFlags) Clusters(one ClusterFlags) ([]NamedCluster, error) {
 // maxNamedContexts limits the contexts in an error.
 const maxNamedContexts = 10
 
-// inFolder returns a cluster for each file of the folder. Hidden files, such as those of a mounted Secret, do not count.
+// inFolder returns a cluster for each file of the folder, except for hidden files, such as those of a mounted Secret.
 func (f *ManyClusterFlags) inFolder(one ClusterFlags) ([]NamedCluster, error) {
 	entries, err := os.ReadDir(f.folder)
 	if err != nil {

@@ -44,7 +44,7 @@ With --contexts or --kubeconfig-dir, the releases of several clusters are listed
 the same time:
 
   BLOCKED BY  what stops the requested version, or the next minor version
-  UPDATES     what the update service offers, the recommended versions first; after another one,
+  UPDATES     the updates of the update service, the recommended ones first; after another one,
               the risk is in parentheses
 
 Of several blocks or updates, the first one is shown, with the number of the others; -o wide shows
@@ -69,12 +69,12 @@ func NewList(streams core.Streams) *cobra.Command {
   # Include releases whose records are in other namespaces
   runlevel list -A
 
-  # Clusters of the kubeconfig; all of them, with what blocks them; a folder of kubeconfigs
+  # Two clusters of the kubeconfig; all clusters, with all blocks and updates; a folder of kubeconfigs
   runlevel list --contexts berlin,paris
   runlevel list --contexts '*' -o wide
   runlevel list --kubeconfig-dir ~/clusters
 
-  # Which clusters have a release that is not complete, or could not be read?
+  # Which clusters could not be read, or have a release in another state than Complete?
   runlevel list --contexts '*' -o json | jq -r '.[] | select(.error or any(.releases[]; .state != "Complete")) | .cluster'
 
   # Which releases have problems?
@@ -95,7 +95,7 @@ func NewList(streams core.Streams) *cobra.Command {
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddManyClusterFlags(command, &f.many, &f.cluster)
 	command.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second,
-		"with several clusters, how long each of them may take")
+		"with several clusters, how long each cluster may take")
 	core.AddOutput(command, &f.format, core.Text, wide, core.JSON, core.YAML)
 	command.Flags().BoolVarP(&f.all, "all-namespaces", "A", false,
 		"list releases with records in any namespace, not only in that of --record-namespace")
