@@ -74,7 +74,7 @@ var jsonDocuments = map[string]jsonDocument{
 		install.OperatorReport{}},
 	"lint": {"lint", "findings", lint.Report{}},
 	"list": {"list", "the releases on a cluster", []state.ListedRelease{}},
-	"list-clusters": {"list --contexts, list --kubeconfig-dir", "clusters with their releases",
+	"list-clusters": {"list --contexts", "clusters with their releases; `--kubeconfig-dir` prints the same",
 		[]state.ListedCluster{}},
 	"machines": {"machines", "machines; with `--watch` a line for each that has changed",
 		[]overview.Machine{}},
