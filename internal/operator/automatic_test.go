@@ -2,7 +2,12 @@ package operator_test
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +18,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/operator/automatic"
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
+	"github.com/runlevel/runlevel/internal/updates/report"
 )
 
 // serveUpdates serves a graph in which each version leads to all later ones, and has a channel follow it. The last
@@ -133,6 +139,39 @@ func requestsNothing(v *configv1.ClusterVersion) bool {
 	return v.Spec.DesiredUpdate == nil || v.Spec.DesiredUpdate.Image == "" && v.Spec.DesiredUpdate.Version == ""
 }
 
+// A reportServer keeps the reports that it gets.
+type reportServer struct {
+	*httptest.Server
+	mu  sync.Mutex
+	all []report.Report
+}
+
+func newReportServer(t *testing.T) *reportServer {
+	server := &reportServer{}
+	server.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got, err := report.Parse(body)
+		server.mu.Lock()
+		defer server.mu.Unlock()
+		if err != nil {
+			t.Error("a report is not valid:", err)
+			return
+		}
+		server.all = append(server.all, *got)
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// has reports whether there is a report of a condition and a version.
+func (r *reportServer) has(condition report.Condition, version string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.all, func(got report.Report) bool {
+		return got.Condition == condition && got.Version == version && got.ID == r.all[0].ID
+	})
+}
+
 // TestAClusterGoesBackByItself from an incomplete update, and does not take that version again until
 // a person asks for it. The request of the person stays.
 func TestAClusterGoesBackByItself(t *testing.T) {
@@ -141,7 +180,9 @@ func TestAClusterGoesBackByItself(t *testing.T) {
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
 	broken := s.push("1.0.1", shop+till)
-	s.annotate(automatic.UpdatesAnnotation, "patch", automatic.RollbackAnnotation, "5s")
+	reports := newReportServer(t)
+	s.annotate(automatic.UpdatesAnnotation, "patch", automatic.RollbackAnnotation, "5s",
+		"runlevel.dev/report-updates", reports.URL+"/reports")
 	s.serveUpdates(service, "stable", "", "1.0.0", s.options.Payload, "1.0.1", broken)
 	s.until("it has rolled back", func(v *configv1.ClusterVersion) bool {
 		return isAt("1.0.0")(v) && len(v.Status.History) == 3 && v.Status.History[1].Version == "1.0.1"
@@ -149,6 +190,7 @@ func TestAClusterGoesBackByItself(t *testing.T) {
 	s.until("it does not take the version again",
 		hasMessage(clusterversion.AutomaticUpdates, "No patch update is available: 1.0.1 was rolled back before"))
 	s.until("the request is withdrawn", requestsNothing)
+	s.await("the rollback is reported", func() bool { return reports.has(report.RolledBack, "1.0.1") })
 	if got := s.announced("AutomaticRollback"); !strings.HasPrefix(got, "Goes back from 1.0.1 to 1.0.0 after 5s: ") {
 		t.Errorf("events: %q", got)
 	}
@@ -156,6 +198,10 @@ func TestAClusterGoesBackByItself(t *testing.T) {
 	s.ask(&configv1.Update{Version: "1.0.1"})
 	s.report("till", "1.0.1")
 	s.until("a person takes it", isAt("1.0.1"))
+	s.await("the update is reported", func() bool { return reports.has(report.Succeeded, "1.0.1") })
+	if id := string(s.version().Spec.ClusterID); strings.Contains(fmt.Sprint(reports.all), id) {
+		t.Error("reports have the ID of the cluster")
+	}
 	s.serveUpdates(service, "fast", "", "1.0.0", s.options.Payload, "1.0.1", broken, "1.0.2",
 		s.push("1.0.2", shop+till))
 	s.until("the next update is listed", offers("1.0.2"))

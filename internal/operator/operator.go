@@ -124,7 +124,7 @@ func (m *stateMachine) manage(ctx context.Context, connection *rest.Config) erro
 		}
 	}
 	lead := func(ctx context.Context) error { return ignoreCanceled(ctx, m.lead(ctx, connection)) }
-	for _, do := range []manager.RunnableFunc{lead, m.updates.run, m.prometheus.Run} {
+	for _, do := range []manager.RunnableFunc{lead, m.updates.run, m.reporter.run, m.prometheus.Run} {
 		if err := controllers.Add(do); err != nil {
 			return err
 		}

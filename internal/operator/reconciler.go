@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -201,6 +202,10 @@ func (r *reconciler) observe(
 	out := r.machine.set(machineInput{target: chosen, record: inputs.record, deletes: deletes, observed: observed})
 	observed.Acceptance, observed.Applied, observed.Preflight = out.Acceptance, out.Applied, out.Preflight
 	observed.Retrieved = r.machine.updates.follow(version, observed.Applied)
+	if observed.Retrieved != nil {
+		problem := r.machine.reporter.follow(version, inputs.record.ReportID, observed.Now)
+		observed.Retrieved.Problem = cmp.Or(observed.Retrieved.Problem, problem)
+	}
 	if observed.Applied != nil && len(observed.Applied.MissingOperators) > 0 {
 		if err := ensureDefinitions(ctx, r.cluster); err != nil {
 			return observed, fmt.Errorf("create the definitions again: %w", err)

@@ -54,6 +54,7 @@ type stateMachine struct {
 	events     *announcer
 	settings   *settingsReader
 	updates    *updates
+	reporter   *reporter
 	prometheus *prometheus.Follower // reads the Prometheus; nil without one
 	health     *health
 	counters   *metrics.Counters
@@ -109,6 +110,7 @@ func newStateMachine(c *cluster.Cluster, o Options) *stateMachine {
 	m.settings = &settingsReader{cluster: c, notify: m.notify}
 	m.updates = newUpdates(o.Source.Insecure, m.notify)
 	m.updates.now = c.Now
+	m.reporter = newReporter(o.Source.Insecure)
 	return m
 }
 

@@ -32,6 +32,8 @@ type Record struct {
 	Release string `json:"release"`
 	Own     string `json:"own,omitempty"`    // the source with which the operator of the newest entry was started
 	KeptBy  string `json:"keptBy,omitempty"` // the holder of the lock that began last to keep the release in place
+	// ReportID is a random ID for reports of updates: receivers can't trace it to a cluster.
+	ReportID string `json:"reportID,omitempty"`
 	// LastRevision is the highest number that an update of the release was ever given.
 	LastRevision int     `json:"lastRevision,omitempty"`
 	History      History `json:"history,omitempty"` // newest first

@@ -1,6 +1,8 @@
 package record
 
 import (
+	"cmp"
+	"crypto/rand"
 	"iter"
 	"reflect"
 	"slices"
@@ -185,4 +187,11 @@ func (o HookOverride) String() string {
 		did = "run again"
 	}
 	return o.OrHook(string(o.Hook)) + " " + did + " by " + printable.Line(o.By)
+}
+
+// NoteOwn records the source that an operator was started with; empty for the command line. Operators report updates.
+func (r *Record) NoteOwn(own string) {
+	if own != "" {
+		r.Own, r.ReportID = own, cmp.Or(r.ReportID, rand.Text())
+	}
 }

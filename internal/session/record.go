@@ -81,7 +81,7 @@ func (r *run) begin(ctx context.Context) error {
 	err := r.journal.Note(ctx, func(known *record.Record) {
 		r.forgetFinished(known)
 		known.Run, known.Uninstall = nil, nil // they describe the previous apply
-		known.Own = cmp.Or(r.options.Own, known.Own)
+		known.NoteOwn(r.options.Own)
 		if r.options.Keep != nil {
 			known.KeptBy = r.options.Apply.Lock.Holder()
 		}

@@ -90,7 +90,7 @@ func (d *decider) decide() Decision {
 	d.own = own
 	isBegun := len(d.history) > 0 && own != nil && own.Image == d.history[0].Image
 	switch {
-	case isBegun && !d.isRollback():
+	case isBegun && !IsRollback(d.history):
 		return d.followUpdate()
 	case isBegun, own != nil && len(d.history) > 0 && compare(own.Version, d.history[0].Version) < 0:
 		return d.followRollback(isBegun)
@@ -252,9 +252,9 @@ func (d *decider) wasRolledBack(version string) bool {
 	return false
 }
 
-// isRollback reports whether the newest version in the history is older than the one before it.
-func (d *decider) isRollback() bool {
-	return len(d.history) > 1 && compare(d.history[0].Version, d.history[1].Version) < 0
+// IsRollback reports whether the newest version in a history is older than the one before it.
+func IsRollback(history []configv1.UpdateHistory) bool {
+	return len(history) > 1 && compare(history[0].Version, history[1].Version) < 0
 }
 
 // compare compares versions; those that are not semantic ones are older than others.
