@@ -101,6 +101,7 @@ func TestUpdatesOpenAsTimePasses(t *testing.T) {
 		}
 		offer := &clusterversion.Offer{
 			Updates: []configv1.Release{{Version: "1.0.1"}},
+			Ahead:   time.Hour,
 			Phased: []clusterversion.PhasedUpdate{
 				phased("1.0.4", phase.Phase{Halt: "3 of 40 clusters failed"}),
 				phased("1.0.3", phase.Phase{Ramp: ramp}),
@@ -135,23 +136,23 @@ func TestUpdatesOpenAsTimePasses(t *testing.T) {
 		}
 		const halted = "1.0.4 is halted: 3 of 40 clusters failed"
 		const paused = "1.0.2 does not open for this cluster: its ramp is paused, or has no start yet"
-		check("at first", 1, 24*time.Hour, "", halted, "1.0.3 opens for this cluster at 2000-01-02T00:00:00Z", paused)
+		check("at first", 1, 25*time.Hour, "", halted, "1.0.3 opens for this cluster at 2000-01-02T00:00:00Z", paused)
 		v.Annotations[warinessAnnotation] = "0.25"
-		check("less wary", 1, 12*time.Hour, "", halted, "1.0.3 opens for this cluster at 2000-01-01T12:00:00Z", paused)
+		check("less wary", 1, 13*time.Hour, "", halted, "1.0.3 opens for this cluster at 2000-01-01T12:00:00Z", paused)
 		v.Labels = map[string]string{ringLabel: "late"}
-		check("a ring without a ramp", 1, 12*time.Hour, "", halted,
+		check("a ring without a ramp", 1, 13*time.Hour, "", halted,
 			"1.0.3 opens for this cluster at 2000-01-01T12:00:00Z",
 			paused+` (by the ramp of clusters without a ring, because it has none for ring "late")`)
 		v.Labels[ringLabel] = "early"
-		check("in a ring", 1, 12*time.Hour, "", halted, "1.0.3 opens for this cluster at 2000-01-01T12:00:00Z",
+		check("in a ring", 1, 13*time.Hour, "", halted, "1.0.3 opens for this cluster at 2000-01-01T12:00:00Z",
 			"1.0.2 opens for this cluster at 2000-01-01T12:00:00Z")
-		<-time.After(12 * time.Hour)
+		<-time.After(13 * time.Hour)
 		check("at its turn", 3, 0, "", halted)
 		if last := u.last(); len(last.Offer.Updates) != 3 || last.Err == nil {
 			t.Errorf("the last updates are %+v", last)
 		}
 		v.Annotations[warinessAnnotation] = "1"
-		check("wary", 1, 48*time.Hour, "", halted, "1.0.3 opens for this cluster at 2000-01-03T00:00:00Z",
+		check("wary", 1, 49*time.Hour, "", halted, "1.0.3 opens for this cluster at 2000-01-03T00:00:00Z",
 			"1.0.2 opens for this cluster at 2000-01-03T00:00:00Z")
 		for _, bad := range []string{"often", "1.1", "-0.1", "NaN", ""} {
 			v.Annotations[warinessAnnotation] = bad

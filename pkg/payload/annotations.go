@@ -18,24 +18,20 @@ var manifestAnnotations = []string{
 	ownDomain + "loses-data", ownDomain + "makes", ownDomain + "ready", ownDomain + "references",
 }
 
-// writtenAnnotations are those that Runlevel writes on objects: a manifest may be the copy of an object.
+// writtenAnnotations are those that Runlevel writes on objects: a manifest may be the copy of an object. The last ones
+// are settings of the operator: a release may have the ClusterVersion.
 var writtenAnnotations = []string{
 	deploymenthook.StateAnnotation, ownDomain + "digest", ownDomain + "pieces", ownDomain + "record",
 	ownDomain + "release-version", ownDomain + "revision", ownDomain + "settings", ownDomain + "sum",
 	ownDomain + "uninstalled", ownDomain + "version",
-}
-
-// clusterVersionAnnotations are settings of the operator: a release may have the ClusterVersion.
-var clusterVersionAnnotations = []string{
 	ownDomain + "automatic-rollback", ownDomain + "automatic-updates", ownDomain + "report-updates",
 	ownDomain + "update-windows", ownDomain + "wariness",
 }
 
 // annotationProblems warns of unknown annotations in Runlevel's domain: they are misspelt, or of a newer Runlevel.
 func (d *document) annotationProblems(m *Manifest) (problems []Problem) {
-	known := slices.Concat(manifestAnnotations, writtenAnnotations, clusterVersionAnnotations)
 	for _, name := range slices.Sorted(maps.Keys(m.annotations())) {
-		isKnown := slices.Contains(known, name)
+		isKnown := slices.Contains(manifestAnnotations, name) || slices.Contains(writtenAnnotations, name)
 		if !strings.HasPrefix(name, ownDomain) || isKnown || deploymenthook.IsMisspelt(name) {
 			continue // hookProblems reports the latter
 		}

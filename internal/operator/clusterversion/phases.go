@@ -25,6 +25,7 @@ func (o *Offer) At(c phase.Cluster, now time.Time) (*Offer, time.Time) {
 	open.Phased, open.Updates, open.Conditional = nil, slices.Clone(o.Updates), slices.Clone(o.Conditional)
 	for _, update := range o.Phased {
 		turn, isKnown := update.Phase.Turn(c, update.Release.Version)
+		turn = turn.Add(o.Ahead) // on the clock of this cluster
 		switch {
 		case !isKnown || now.Before(turn):
 			open.NotOpen = append(open.NotOpen, update.describeTurn(c))

@@ -25,6 +25,7 @@ type Offer struct {
 	Phased      []PhasedUpdate               // updates that do not open for all clusters at once
 	LeftOut     []string                     // rejected updates, and why; a sentence each
 	NotOpen     []string                     // updates that are not open for this cluster yet; a sentence each
+	Ahead       time.Duration                // how far the clock of this cluster is ahead of the service's
 }
 
 // Retrieved are the updates of a version that the update service has last offered.

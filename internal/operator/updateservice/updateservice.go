@@ -15,6 +15,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/blang/semver/v4"
@@ -90,7 +91,14 @@ func Fetch(ctx context.Context, client *http.Client, query Query) (*clusterversi
 			Message: fmt.Sprintf("%s answers with more than %d MiB, which is the limit", address.Host, maxBytes>>20),
 		}
 	}
-	return read(raw, query)
+	offer, err := read(raw, query)
+	date, noDate := http.ParseTime(response.Header.Get("Date"))
+	age, _ := strconv.Atoi(response.Header.Get("Age")) // seconds in a cache
+	ahead := time.Since(date) - time.Duration(age)*time.Second
+	if err == nil && noDate == nil && ahead > time.Minute { // less may be the duration of the request
+		offer.Ahead = ahead
+	}
+	return offer, err
 }
 
 // address returns the URL of the query, or why there is none.

@@ -317,3 +317,25 @@ func TestMoreUpdatesThanCanBeListed(t *testing.T) {
 			len(offer.LeftOut), offer.LeftOut)
 	}
 }
+
+// TestClockThatIsAhead: the Date of a response corrects the clock of a cluster, but not if the response was cached.
+func TestClockThatIsAhead(t *testing.T) {
+	for headers, want := range map[[2]string]time.Duration{
+		{"-24h", ""}: 24 * time.Hour, {"-24h", "86400"}: 0, {"-24h", "3600"}: 23 * time.Hour, {"-10s", ""}: 0,
+		{"24h", ""}: 0, {"", ""}: 0,
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Date"] = nil
+			if offset, err := time.ParseDuration(headers[0]); err == nil {
+				w.Header().Set("Date", time.Now().Add(offset).UTC().Format(http.TimeFormat))
+			}
+			w.Header().Set("Age", headers[1])
+			fmt.Fprint(w, `{"nodes": [{"version": "1.0.0", "payload": "x"}]}`)
+		}))
+		offer, err := updateservice.Fetch(t.Context(), server.Client(), queryOf(server))
+		server.Close()
+		if err != nil || offer.Ahead.Round(time.Hour) != want {
+			t.Errorf("%q: %+v, %v", headers, offer, err)
+		}
+	}
+}

@@ -32,8 +32,8 @@ const (
 // cluster is left out. A file that has reached its limit is renamed, and replaces the one before. It is not for
 // concurrent use.
 //
-// Failures are synced to the disk before they are acknowledged: few of them halt an update. Others are not: the kernel
-// writes them also if the process is killed, and those that a power failure loses only make a decision later.
+// Failures are synced to the disk before they are acknowledged: a few failures halt an update. Others are not: the
+// kernel writes them also if the process is killed, and those that a power failure loses only make a decision later.
 type Log struct {
 	file   *os.File
 	size   int64

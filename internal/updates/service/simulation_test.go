@@ -334,7 +334,7 @@ func TestAVersionThatBreaksOneInTwentyHalts(t *testing.T) {
 		"doubled reports": {scenario{copies: 3}, 150, 450, "of 10000 clusters failed"},
 		"lost reports":    {scenario{lost: 0.2}, 150, 450, "of 10000 clusters failed"},
 		"skewed clocks":   {scenario{skew: spread(10 * time.Minute)}, 150, 450, "of 10000 clusters failed"},
-		// One cluster in a hundred is a day ahead: half of them begin at once.
+		// One cluster in a hundred is a day ahead: half of these begin at once.
 		"clocks of another day": {scenario{skew: func(i int) time.Duration {
 			return time.Duration(i%100/99) * 24 * time.Hour
 		}}, 150, 450, "of 10000 clusters failed"},
