@@ -110,7 +110,7 @@ func (f *listFlags) run(ctx context.Context, streams core.Streams) error {
 	if f.all {
 		reader.Namespace = metav1.NamespaceAll
 	}
-	releases, unreadable := reader.List(ctx)
+	releases, unreadable := reader.ListWithVersion(ctx)
 	if len(releases) == 0 && unreadable != nil {
 		return unreadable
 	}

@@ -66,7 +66,7 @@ func (s ClusterSource) read(ctx context.Context) ListedCluster {
 	if err != nil {
 		return s.failed(err)
 	}
-	releases, err := reader.List(ctx)
+	releases, err := reader.ListWithVersion(ctx)
 	if ctx.Err() != nil {
 		return s.failed(context.Cause(ctx))
 	}

@@ -90,17 +90,24 @@ func (r *Reader) List(ctx context.Context) ([]ListedRelease, error) {
 			found = append(found, release.listed())
 		}
 	}
+	return found, cmp.Or(ctx.Err(), errors.Join(append(unread, err)...))
+}
+
+// ListWithVersion is like List, and also returns the release of a ClusterVersion without a record: an operator may not
+// have applied its first release yet, or is the cluster-version operator.
+func (r *Reader) ListWithVersion(ctx context.Context) ([]ListedRelease, error) {
+	found, err := r.List(ctx)
 	if r.Namespace != metav1.NamespaceAll && r.Namespace != session.DefaultNamespace ||
 		isListed(found, payload.DefaultName) {
-		return found, cmp.Or(ctx.Err(), errors.Join(append(unread, err)...))
+		return found, err
 	}
-	s := &Status{Release: payload.DefaultName} // an operator may not have applied its first release, or is another one
+	s := &Status{Release: payload.DefaultName}
 	if r.addClusterVersion(ctx, s); s.ClusterVersion != nil {
 		r.addKeeper(ctx, s)
 		r.addOperators(ctx, s)
 		found = append(found, r.listedStatus(s))
 	}
-	return found, cmp.Or(ctx.Err(), errors.Join(append(unread, err)...))
+	return found, cmp.Or(ctx.Err(), err)
 }
 
 func isListed(found []ListedRelease, name string) bool {
