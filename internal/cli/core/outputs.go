@@ -123,7 +123,7 @@ func (o *Outputs) Write(out io.Writer, write func(Output, io.Writer) error) erro
 		var text bytes.Buffer
 		err := write(file.Format, &text)
 		if err == nil {
-			err = file.replace(text.Bytes())
+			err = ReplaceFile(file.Path, text.Bytes())
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("write %s: %w", file.Path, err))
@@ -132,21 +132,22 @@ func (o *Outputs) Write(out io.Writer, write func(Output, io.Writer) error) erro
 	return errors.Join(failed...)
 }
 
-// replace replaces the content of the file, through links. Devices and pipes are written as they are.
-func (f OutputFile) replace(text []byte) error {
-	if path, err := filepath.EvalSymlinks(f.Path); err == nil {
-		f.Path = path
+// ReplaceFile replaces the content of a file when the new one is complete, through links. Devices and pipes are written
+// as they are.
+func ReplaceFile(path string, text []byte) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
 	}
-	if info, err := os.Stat(f.Path); err == nil && !info.Mode().IsRegular() {
-		return os.WriteFile(f.Path, text, 0o644)
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return os.WriteFile(path, text, 0o644)
 	}
-	draft, err := f.create()
+	draft, err := OutputFile{Path: path}.create()
 	if err != nil {
 		return err
 	}
 	_, err = draft.Write(text)
 	if err = errors.Join(err, draft.Chmod(0o644), draft.Close()); err == nil {
-		err = os.Rename(draft.Name(), f.Path)
+		err = os.Rename(draft.Name(), path)
 	}
 	if err != nil {
 		err = errors.Join(err, os.Remove(draft.Name()))

@@ -1,12 +1,12 @@
 package lint
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -83,33 +83,16 @@ func (f baselineFlags) content() ([]byte, error) {
 
 // save writes the baseline with the findings, and prints their number.
 func (f baselineFlags) save(result *lint.Result, out io.Writer) error {
-	if err := replaceFile(f.file, func(file io.Writer) error {
-		return lint.WriteBaseline(file, result.Findings)
-	}); err != nil {
+	var text bytes.Buffer
+	err := lint.WriteBaseline(&text, result.Findings)
+	if err == nil {
+		err = core.ReplaceFile(f.file, text.Bytes())
+	}
+	if err != nil {
 		return fmt.Errorf("--write-baseline: %w", err)
 	}
 	report := newReport(result, lintPaths{}, nil)
-	_, err := fmt.Fprintf(out, "%s accepts %s:\n%s", f.file, printable.Count(len(result.Findings), "finding"),
+	_, err = fmt.Fprintf(out, "%s accepts %s:\n%s", f.file, printable.Count(len(result.Findings), "finding"),
 		report.summary())
-	return err
-}
-
-// replaceFile replaces a file atomically. A link is kept, and its target is
-// replaced.
-func replaceFile(name string, write func(io.Writer) error) error {
-	if target, err := filepath.EvalSymlinks(name); err == nil {
-		name = target
-	}
-	draft, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-")
-	if err != nil {
-		return err
-	}
-	err = errors.Join(write(draft), draft.Chmod(0o644), draft.Close())
-	if err == nil {
-		err = os.Rename(draft.Name(), name)
-	}
-	if err != nil {
-		err = errors.Join(err, os.Remove(draft.Name()))
-	}
 	return err
 }

@@ -46,11 +46,14 @@ const (
 	signatureSuffix = ".sig"
 )
 
-// buildFlags are the flags of runlevel updates build.
-type buildFlags struct {
-	out, key string
-	reports  string
-	format   core.Output
+// A build is one run of the verb.
+type build struct {
+	out, keyFile, reports string // flags
+	format                core.Output
+
+	key    *sigstore.PrivateKey // nil if nothing is signed
+	renews bool                 // the earlier files were signed by another key, or not at all
+	report BuildReport
 }
 
 // BuildReport is the output of runlevel updates build, and without states the content of index.json.
@@ -70,7 +73,7 @@ type BuiltFile struct {
 
 // newBuild returns the verb build.
 func newBuild(streams core.Streams) *cobra.Command {
-	var f buildFlags
+	b := build{report: BuildReport{Files: []BuiltFile{}}}
 	command := &cobra.Command{
 		Use:   "build DIR",
 		Short: "Write update graphs as static files for any web server",
@@ -83,75 +86,65 @@ func newBuild(streams core.Streams) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeFolder(nil),
 		RunE: func(command *cobra.Command, args []string) error {
-			if f.out == "" {
+			if b.out == "" {
 				return core.Misusef("pass --out with the folder to write to")
 			}
-			report, err := f.build(command.Context(), args[0], streams)
-			if err != nil {
+			if err := b.run(command.Context(), args[0], streams); err != nil {
 				return err
 			}
-			return f.format.PrintWhole(streams.Out, report, report.print)
+			return b.format.PrintWhole(streams.Out, b.report, b.report.print)
 		},
 	}
-	core.AddOutput(command, &f.format)
-	command.Flags().StringVar(&f.out, "out", "", "the `folder` to write to")
-	command.Flags().StringVar(&f.key, "sign-key", "",
+	core.AddOutput(command, &b.format)
+	command.Flags().StringVar(&b.out, "out", "", "the `folder` to write to")
+	command.Flags().StringVar(&b.keyFile, "sign-key", "",
 		"sign with the private key in this `file`, also as cosign encrypts it")
-	command.Flags().StringVar(&f.reports, "reports", "",
+	command.Flags().StringVar(&b.reports, "reports", "",
 		"judge the reports in this `file` of \"runlevel updates serve\", and halt updates in DIR")
 	_ = command.RegisterFlagCompletionFunc("sign-key", core.CompleteFiles)
 	_ = command.RegisterFlagCompletionFunc("reports", core.CompleteFiles)
-	_ = command.RegisterFlagCompletionFunc("out", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
+	_ = command.MarkFlagDirname("out")
 	return command
 }
 
-// A building is one run of the verb.
-type building struct {
-	out    string
-	key    *sigstore.PrivateKey // nil if nothing is signed
-	renews bool                 // the earlier files were signed by another key, or not at all
-	report BuildReport
-}
-
-func (f *buildFlags) build(ctx context.Context, folder string, streams core.Streams) (*BuildReport, error) {
+func (b *build) run(ctx context.Context, folder string, streams core.Streams) error {
 	data, err := read(folder)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := judgeReports(data, folder, f.reports, streams); err != nil {
-		return nil, err
+	if err := judgeReports(data, folder, b.reports, streams); err != nil {
+		return err
 	}
-	b := building{out: f.out, report: BuildReport{Files: []BuiltFile{}}}
-	if f.key != "" {
-		text, err := os.ReadFile(f.key)
+	if b.keyFile != "" {
+		text, err := os.ReadFile(b.keyFile)
 		if err == nil {
 			b.key, err = sigstore.ParsePrivateKey(text, func() ([]byte, error) {
-				return streams.AskPassword(ctx, "COSIGN_PASSWORD", f.key)
+				return streams.AskPassword(ctx, "COSIGN_PASSWORD", b.keyFile)
 			})
 		}
 		if err != nil {
-			return nil, core.Misusef("--sign-key %s: %w", f.key, err)
+			return core.Misusef("--sign-key %s: %w", b.keyFile, err)
 		}
 		b.report.Key = b.key.Hint()
 	}
 	var earlier BuildReport
 	text, err := os.ReadFile(filepath.Join(b.out, indexFile))
 	if err == nil && json.Unmarshal(text, &earlier) != nil {
-		return nil, core.Misusef("--out %s: its %s is of another program: name another folder", b.out, indexFile)
+		return core.Misusef("--out %s: its %s is of another program: name another folder", b.out, indexFile)
 	}
 	b.renews = earlier.Key != b.report.Key
 	for _, channel := range data.ChannelNames() {
 		for _, arch := range data.Architectures() {
 			if err := b.add(channel, arch, data.Graph(channel, arch, time.Now())); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	return &b.report, b.finish(earlier.Files)
+	return b.finish(earlier.Files)
 }
 
 // add writes a graph.
-func (b *building) add(channel, arch string, graph *graphdata.Graph) error {
+func (b *build) add(channel, arch string, graph *graphdata.Graph) error {
 	if len(graph.Nodes) == 0 {
 		return nil
 	}
@@ -169,7 +162,7 @@ func (b *building) add(channel, arch string, graph *graphdata.Graph) error {
 }
 
 // write writes a file and its signature.
-func (b *building) write(path string, text []byte) (isChanged bool, err error) {
+func (b *build) write(path string, text []byte) (isChanged bool, err error) {
 	file := filepath.Join(b.out, filepath.FromSlash(path))
 	if isChanged, err = writeFile(file, text); err != nil {
 		return false, err
@@ -188,7 +181,7 @@ func (b *building) write(path string, text []byte) (isChanged bool, err error) {
 }
 
 // finish writes the index, and deletes earlier files that are not among the new ones.
-func (b *building) finish(earlier []BuiltFile) error {
+func (b *build) finish(earlier []BuiltFile) error {
 	index := BuildReport{Key: b.report.Key, Files: slices.Clone(b.report.Files)}
 	kept := map[string]bool{}
 	for i := range index.Files {
@@ -219,7 +212,7 @@ func remove(path string) error {
 	return nil
 }
 
-func (r *BuildReport) print(out io.Writer) error {
+func (r BuildReport) print(out io.Writer) error {
 	var lines []string
 	for _, file := range r.Files {
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%s", file.State, printable.Line(file.Path),

@@ -8,7 +8,6 @@ package updates
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -79,7 +78,7 @@ func completeFolder(words func(*graphdata.Data) []string) cobra.CompletionFunc {
 	}
 }
 
-// writeFile writes a file beside the old one, and renames it. An unchanged file stays as it is.
+// writeFile replaces a file. An unchanged one stays as it is.
 func writeFile(path string, text []byte) (isChanged bool, err error) {
 	if old, err := os.ReadFile(path); err == nil && slices.Equal(old, text) {
 		return false, nil
@@ -87,19 +86,7 @@ func writeFile(path string, text []byte) (isChanged bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return false, err
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
-		return false, err
-	}
-	_, err = file.Write(text)
-	err = errors.Join(err, file.Chmod(0o644), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return false, errors.Join(err, os.Remove(file.Name()))
-	}
-	return true, nil
+	return true, core.ReplaceFile(path, text)
 }
 
 // newLint returns the verb lint.
@@ -108,10 +95,9 @@ func newLint(streams core.Streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "lint DIR",
 		Short: "Find updates that lead back or nowhere, and files without effect",
-		Long: `Find content that can be used, but is probably not meant: updates to older versions, and circles;
-versions that no update of a channel leads to, or that clusters can't leave; versions that were
-not in the channel that feeds theirs, or that no release has; releases that no channel has;
-barriers that nothing leads to; phases and halts without effect.
+		Long: `Find content that can be used, but is probably not meant: updates to older versions, by which clusters
+could go in circles; versions that no update of a channel leads to, or that clusters can't leave;
+versions that no release has, releases that no channel has, and phases without effect.
 
 Exit codes: 0; 1 for an update to an older version; 2 if the folder can't be used.
 

@@ -1,6 +1,7 @@
 package graphdata
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -34,11 +35,16 @@ type ConditionalEdges struct {
 func (d *Data) Graph(channel, arch string, now time.Time) *Graph {
 	b := builder{
 		Data: d, channel: channel, now: now, halted: d.Halted(), offers: map[*Phase]*phase.Phase{},
-		conditional: map[int]int{}, phased: map[group]int{},
+		groups: map[group]int{},
 		graph: &Graph{
 			Version: 1, Nodes: make([]Node, 0, len(d.nodes)), Edges: make([][2]int, 0, len(d.edges)),
 			ConditionalEdges: []ConditionalEdges{},
 		},
+	}
+	for i := range d.Phases {
+		if offer := d.Phases[i].Offer(); !offer.IsOpenForAll(now) {
+			b.offers[&d.Phases[i]] = &offer
+		}
 	}
 	indexes := make([]int, len(d.nodes)) // in the graph, plus one
 	for i := range d.nodes {
@@ -70,16 +76,15 @@ func (n *node) versionFor(arch string) string {
 // A builder builds a graph.
 type builder struct {
 	*Data
-	channel     string
-	now         time.Time
-	halted      map[string]Halt
-	offers      map[*Phase]*phase.Phase // nil for those that are open for all
-	conditional map[int]int             // indexes of ConditionalEdges by risks
-	phased      map[group]int           // indexes of PhasedEdges
-	graph       *Graph
+	channel string
+	now     time.Time
+	halted  map[string]Halt
+	offers  map[*Phase]*phase.Phase // as clients get them; without those that are open for all
+	groups  map[group]int           // indexes of ConditionalEdges, or PhasedEdges
+	graph   *Graph
 }
 
-// A group is what phased edges have in common.
+// A group is what edges have in common.
 type group struct {
 	phase *Phase
 	risks int
@@ -89,64 +94,40 @@ type group struct {
 // add adds an edge between nodes with these indexes.
 func (b *builder) add(e *edge, from, target int) {
 	release := &b.nodes[e.to]
-	key := group{risks: e.risks}
+	key := group{risks: e.risks, halt: cmp.Or(b.halted[release.name].Reason, b.halted[release.base].Reason)}
 	for _, p := range b.phasesTo[e.to] {
-		if p.Matches(b.channel, b.nodes[e.from].name, release.name) && b.offerOf(p) != nil {
+		if b.offers[p] != nil && p.Matches(b.channel, b.nodes[e.from].name, release.name) {
 			key.phase = p
-		}
-	}
-	for _, version := range [...]string{release.base, release.name} {
-		if halt, isHalted := b.halted[version]; isHalted {
-			key.halt = halt.Reason
 		}
 	}
 	if key == (group{}) {
 		b.graph.Edges = append(b.graph.Edges, [2]int{from, target})
 		return
 	}
-	named := phase.Edge{From: b.graph.Nodes[from].Version, To: b.graph.Nodes[target].Version}
+	isPhased := key.phase != nil || key.halt != ""
+	i, isKnown := b.groups[key]
 	switch {
-	case key.phase != nil || key.halt != "":
-		i, isKnown := b.phased[key]
-		if !isKnown {
-			i = len(b.graph.PhasedEdges)
-			b.phased[key] = i
-			b.graph.PhasedEdges = append(b.graph.PhasedEdges, b.newPhase(key))
+	case isKnown:
+	case isPhased:
+		i = len(b.graph.PhasedEdges)
+		offer := phase.Phase{}
+		if key.phase != nil {
+			offer = *b.offers[key.phase]
 		}
-		b.graph.PhasedEdges[i].Edges = append(b.graph.PhasedEdges[i].Edges, named)
+		offer.Halt, offer.Risks = key.halt, b.riskSets[key.risks].text
+		b.graph.PhasedEdges = append(b.graph.PhasedEdges, offer)
 	default:
-		i, isKnown := b.conditional[e.risks]
-		if !isKnown {
-			i = len(b.graph.ConditionalEdges)
-			b.conditional[e.risks] = i
-			added := ConditionalEdges{Risks: b.riskSets[e.risks].risks}
-			b.graph.ConditionalEdges = append(b.graph.ConditionalEdges, added)
-		}
+		i = len(b.graph.ConditionalEdges)
+		added := ConditionalEdges{Risks: b.riskSets[e.risks].risks}
+		b.graph.ConditionalEdges = append(b.graph.ConditionalEdges, added)
+	}
+	b.groups[key] = i
+	named := phase.Edge{From: b.graph.Nodes[from].Version, To: b.graph.Nodes[target].Version}
+	if isPhased {
+		b.graph.PhasedEdges[i].Edges = append(b.graph.PhasedEdges[i].Edges, named)
+	} else {
 		b.graph.ConditionalEdges[i].Edges = append(b.graph.ConditionalEdges[i].Edges, named)
 	}
-}
-
-// offerOf returns a phase as clients get it; nil if it is open for all.
-func (b *builder) offerOf(p *Phase) *phase.Phase {
-	offer, isKnown := b.offers[p]
-	if !isKnown {
-		all := p.Offer()
-		if !all.IsOpenForAll(b.now) {
-			offer = &all
-		}
-		b.offers[p] = offer
-	}
-	return offer
-}
-
-func (b *builder) newPhase(key group) phase.Phase {
-	offer := phase.Phase{}
-	if key.phase != nil {
-		offer = *b.offerOf(key.phase)
-	}
-	offer.Halt = key.halt
-	offer.Risks = b.riskSets[key.risks].text
-	return offer
 }
 
 // ChannelNames returns the names of all channels, also of those that only releases name.
@@ -166,13 +147,9 @@ func (d *Data) ChannelNames() []string {
 func (d *Data) Architectures() []string {
 	var all []string
 	for i := range d.nodes {
-		if d.nodes[i].architectures == nil {
+		if all = append(all, d.nodes[i].architectures...); d.nodes[i].architectures == nil {
 			all = append(all, "amd64", "arm64", "multi", "ppc64le", "s390x")
-			break
 		}
-	}
-	for i := range d.nodes {
-		all = append(all, d.nodes[i].architectures...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

@@ -9,6 +9,7 @@
 package graphdata
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"time"
@@ -41,17 +42,9 @@ type Channel struct {
 	File     string   `json:"-"`
 	Name     string   `json:"name"`
 	Versions []string `json:"versions"` // of every architecture, unless they have the suffix of one
-	// Feeder and Tombstones are about how versions get into a channel. They change no graph.
-	Feeder     *Feeder  `json:"feeder,omitempty"`
-	Tombstones []string `json:"tombstones,omitempty"`
-}
-
-// A Feeder is the channel that versions come from.
-type Feeder struct {
-	Name   string `json:"name"`
-	Filter string `json:"filter,omitempty"`
-	Delay  string `json:"delay,omitempty"`
-	Errata string `json:"errata,omitempty"`
+	// These are about how versions get into a channel. They change no graph.
+	Feeder     any `json:"feeder,omitempty"`
+	Tombstones any `json:"tombstones,omitempty"`
 }
 
 // A BlockedEdge removes edges to a version, or gives them a risk.
@@ -135,11 +128,8 @@ type Halt struct {
 
 // Matches returns whether a phase holds for an edge in a channel; the versions may have the suffix of an architecture.
 func (p *Phase) Matches(channel, from, target string) bool {
-	return p.isIn(channel) && appliesTo(p.To, target) && (p.from == nil || p.from.MatchString(from))
-}
-
-func (p *Phase) isIn(channel string) bool {
-	return len(p.Channels) == 0 || slices.Contains(p.Channels, channel)
+	isIn := len(p.Channels) == 0 || slices.Contains(p.Channels, channel)
+	return isIn && appliesTo(p.To, target) && (p.from == nil || p.from.MatchString(from))
 }
 
 // Judged returns the phase as package halt judges it.
@@ -148,11 +138,9 @@ func (p *Phase) Judged() halt.Phase { return halt.Phase{To: p.To, From: p.from, 
 // Offer returns the phase as clients get it, without edges and risks.
 func (p *Phase) Offer() phase.Phase {
 	begin := func(ramp phase.Ramp) phase.Ramp {
-		switch {
-		case ramp.Start.IsZero():
-		case p.Begin != nil:
+		if p.Begin != nil && !ramp.Start.IsZero() {
 			ramp.Start = metav1.NewTime(p.Begin(ramp.Start.Time))
-		case p.After.Successes > 0:
+		} else if p.After.Successes > 0 {
 			ramp.Start = metav1.Time{}
 		}
 		if ramp.Start.IsZero() {
@@ -160,11 +148,8 @@ func (p *Phase) Offer() phase.Phase {
 		}
 		return ramp
 	}
-	offer := phase.Phase{First: p.First, Ramp: begin(p.Ramp)}
+	offer := phase.Phase{First: p.First, Ramp: begin(p.Ramp), Rings: maps.Clone(p.Rings)}
 	for name, ramp := range p.Rings {
-		if offer.Rings == nil {
-			offer.Rings = map[string]phase.Ramp{}
-		}
 		offer.Rings[name] = begin(ramp)
 	}
 	return offer

@@ -19,24 +19,18 @@ func TestLint(t *testing.T) {
 			"error releases/1.3.0.yaml: an update leads from 1.4.0+amd64 to the older version 1.3.0+amd64",
 			"releases/1.3.0.yaml: no channel has 1.3.0+amd64, so no cluster gets it"}},
 		"a circle": {"raw/metadata.json", `{"1.4.0": {"io.openshift.upgrades.graph.previous.add": "1.4.2"}}`, []string{
-			"error releases/1.4.0.yaml: an update leads from 1.4.2+amd64 to the older version 1.4.0+amd64, which " +
-				"leads back to it: clusters would go in circles, and Cincinnati refuses the whole graph"}},
+			"error releases/1.4.0.yaml: an update leads from 1.4.2+amd64 to the older version 1.4.0+amd64: clusters " +
+				"could go in circles, and Cincinnati refuses a graph with a circle"}},
 		"unreachable and stuck": {"blocked-edges/1.4.4.yaml", "to: 1.4.4\nfrom: .*\n", []string{
-			"barriers/1.4.4.yaml: no update leads to the barrier 1.4.4, so older versions can't pass it",
 			"channels/candidate.yaml: no update leads to 1.4.4+amd64",
 			"channels/stable.yaml: no update leads to 1.4.4+amd64",
 			"phases/1.4.4.yaml: no update in its channels leads to 1.4.4"}},
 		"a channel without its barrier": {"channels/x.yaml", "name: x\nversions: [1.4.2, 1.5.0]\n", []string{
-			"barriers/1.4.4.yaml: channel x has versions before and after the barrier 1.4.4, and not the barrier",
 			"channels/x.yaml: no update leads from 1.4.2+amd64 to a newer version",
 			"channels/x.yaml: no update leads to 1.5.0+amd64"}},
-		"a version that its feeder lacks": {"channels/x.yaml",
-			"name: x\nfeeder: {name: stable-1.4}\nversions: [1.4.0, 1.4.9]\n", []string{
-				"channels/x.yaml: 1.4.9 is not in stable-1.4, which feeds the channel",
-				"channels/x.yaml: no release has 1.4.9"}},
 		"unknown versions": {"phases/x.yaml", "to: 1.6.0\n", []string{"phases/x.yaml: no release has version 1.6.0"}},
 		"halts": {graphdata.HaltsFile, "- {to: 1.6.0, at: 2026-12-02T08:00:00Z, reason: r}\n", []string{
-			"halts.yaml: 1.6.0 is halted, and no release has this version"}},
+			"halts.yaml: no release has version 1.6.0"}},
 		"dead ends": {"dead-ends/x.yaml", "version: 1.6.0\nreason: r\n", []string{
 			"dead-ends/x.yaml: no release has version 1.6.0"}},
 	} {
@@ -54,8 +48,7 @@ func TestLint(t *testing.T) {
 				}
 				lines = append(lines, line)
 			}
-			want := append(test.want, "channels/candidate.yaml: no release has 1.4.9, so clusters are not offered it",
-				"channels/stable.yaml: 1.4.3 is not in candidate-1.4, which feeds the channel")
+			want := append(test.want, "channels/candidate.yaml: no release has 1.4.9, so clusters are not offered it")
 			for _, line := range lines {
 				isWanted := func(text string) bool { return strings.HasPrefix(line, text) }
 				if !slices.ContainsFunc(want, isWanted) {

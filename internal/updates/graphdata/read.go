@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -29,12 +31,12 @@ func Read(files fs.FS) (*Data, error) {
 	r := reader{files: files, expressions: map[string]*regexp.Regexp{}}
 	d := &Data{}
 	r.checkSchema()
-	d.Channels = readAll(&r, "channels", r.checkChannel)
-	d.Blocked = readAll(&r, "blocked-edges", r.checkBlocked)
-	d.Releases = readAll(&r, "releases", r.checkRelease)
-	d.Barriers = readAll(&r, "barriers", r.checkNotice)
-	d.DeadEnds = readAll(&r, "dead-ends", r.checkNotice)
-	d.Phases = readAll(&r, "phases", r.checkPhase)
+	d.Channels = readAll(&r, "channels", checkChannel)
+	d.Blocked = readAll(&r, "blocked-edges", checkBlocked)
+	d.Releases = readAll(&r, "releases", checkRelease)
+	d.Barriers = readAll(&r, "barriers", checkNotice)
+	d.DeadEnds = readAll(&r, "dead-ends", checkNotice)
+	d.Phases = readAll(&r, "phases", checkPhase)
 	r.readRaw(d)
 	d.Halts = r.readHalts()
 	if len(r.problems) > 0 {
@@ -105,22 +107,22 @@ func (d *document) decode(value any) bool {
 		d.problems = append(d.problems, err)
 		return false
 	}
-	root, syntax := yamltext.ParseFile(text)
-	if syntax != nil {
-		d.problems = append(d.problems, fmt.Errorf("%s:%d: %s", d.file, max(syntax.Line, 1), syntax.Message))
-		return false
+	root, wrong := yamltext.ParseFile(text)
+	var content any
+	if root != nil {
+		if err := root.Decode(&content); err != nil {
+			wrong = yamltext.Explain(err, text)
+		}
 	}
-	if root == nil {
+	switch {
+	case wrong != nil:
+		d.problems = append(d.problems, fmt.Errorf("%s:%d: %s", d.file, max(wrong.Line, 1), wrong.Message))
+		return false
+	case root == nil:
 		d.problem("", "it is empty")
 		return false
 	}
 	d.places = yamltext.NewPlaces(root)
-	var content any
-	if err := root.Decode(&content); err != nil {
-		explained := yamltext.Explain(err, text)
-		d.problems = append(d.problems, fmt.Errorf("%s:%d: %s", d.file, max(explained.Line, 1), explained.Message))
-		return false
-	}
 	encoded, err := json.Marshal(content)
 	if err != nil {
 		d.problem("", "a key is not a text")
@@ -140,18 +142,12 @@ func (d *document) unmarshal(encoded []byte, value any) bool {
 		d.problem("", "%s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	for _, problem := range unknown {
-		_, field, isUnknown := strings.Cut(problem.Error(), `unknown field "`)
-		if !isUnknown {
-			d.problem("", "%s", problem)
-			continue
+		kind, field, _ := strings.Cut(strings.TrimSuffix(problem.Error(), `"`), ` "`) // unknown field "rings.x.strat"
+		name := field[strings.LastIndex(field, ".")+1:]
+		if near := printable.Nearest(name, fieldNames(reflect.TypeOf(value), nil), 3); near != "" {
+			kind += ": did you mean " + near + "?"
 		}
-		field = strings.TrimSuffix(field, `"`)
-		hint := ""
-		names := fieldNames(reflect.TypeOf(value), nil)
-		if near := printable.Nearest(field[strings.LastIndex(field, ".")+1:], names, 3); near != "" {
-			hint = ": did you mean " + near + "?"
-		}
-		d.problem(field, "unknown field%s", hint)
+		d.problem(field, "%s", kind)
 	}
 	return err == nil
 }
@@ -191,9 +187,7 @@ func (r *reader) checkSchema() {
 
 // version checks a field with a version.
 func (d *document) version(field, text string) {
-	if text == "" {
-		d.problem(field, "it is missing")
-	} else if _, err := semver.Parse(text); err != nil {
+	if _, err := semver.Parse(text); err != nil {
 		d.problem(field, "%q is not a semantic version such as 1.4.1", text)
 	}
 }
@@ -223,7 +217,7 @@ var (
 	architectureName = regexp.MustCompile(`^[0-9a-z]+$`)
 )
 
-func (r *reader) checkChannel(d *document, c *Channel) {
+func checkChannel(d *document, c *Channel) {
 	c.File = d.file
 	if !channelName.MatchString(c.Name) {
 		d.problem("name", "%q is not the name of a channel: it has only a-z, 0-9, - and .", c.Name)
@@ -231,26 +225,19 @@ func (r *reader) checkChannel(d *document, c *Channel) {
 	d.versions("versions", c.Versions)
 }
 
-func (r *reader) checkBlocked(d *document, b *BlockedEdge) {
+func checkBlocked(d *document, b *BlockedEdge) {
 	b.File = d.file
 	d.version("to", b.To)
 	if b.From == "" {
 		d.problem("from", "it is missing: write .* for all versions")
 	}
 	b.from = d.expression("from", b.From)
-	if b.Name == "" && b.URL == "" && b.Message == "" && len(b.MatchingRules) == 0 && b.FixedIn+b.AutoExtend == "" {
+	if b.Name+b.URL+b.Message+b.FixedIn+b.AutoExtend == "" && len(b.MatchingRules) == 0 {
 		return // blocked for all clusters
 	}
-	for field, isMissing := range map[string]bool{
-		"name":          b.Name == "",
-		"url":           b.URL == "",
-		"message":       b.Message == "",
-		"matchingRules": len(b.MatchingRules) == 0,
-	} {
-		if isMissing {
-			d.problem(field, "it is missing: a risk has name, url, message and matchingRules; "+
-				"edges that are blocked for all clusters have only to and from")
-		}
+	if b.Name == "" || b.URL == "" || b.Message == "" || len(b.MatchingRules) == 0 {
+		d.problem("", "a risk has name, url, message and matchingRules; edges that are blocked for all clusters have "+
+			"only to and from")
 	}
 	for i, rule := range b.MatchingRules {
 		switch {
@@ -262,7 +249,7 @@ func (r *reader) checkBlocked(d *document, b *BlockedEdge) {
 	}
 }
 
-func (r *reader) checkRelease(d *document, release *Release) {
+func checkRelease(d *document, release *Release) {
 	release.File = d.file
 	d.version("version", release.Version)
 	d.versions("previous", release.Previous)
@@ -278,7 +265,7 @@ func (r *reader) checkRelease(d *document, release *Release) {
 	}
 }
 
-func (r *reader) checkNotice(d *document, n *Notice) {
+func checkNotice(d *document, n *Notice) {
 	n.File = d.file
 	d.version("version", n.Version)
 	if n.Reason == "" {
@@ -286,7 +273,7 @@ func (r *reader) checkNotice(d *document, n *Notice) {
 	}
 }
 
-func (r *reader) checkPhase(d *document, p *Phase) {
+func checkPhase(d *document, p *Phase) {
 	p.File = d.file
 	d.version("to", p.To)
 	if p.From != "" {
@@ -348,4 +335,27 @@ func (r *reader) readHalts() []Halt {
 		}
 	}
 	return halts
+}
+
+// AppendHalt appends a line to the halts of a folder. The line is JSON, which is YAML as well.
+func AppendHalt(folder string, halt Halt) error {
+	path := filepath.Join(folder, HaltsFile)
+	before, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	text, err := json.Marshal(halt)
+	if err != nil {
+		return err
+	}
+	line := "- " + string(text) + "\n"
+	if len(before) > 0 && before[len(before)-1] != '\n' { // a person has edited it
+		line = "\n" + line
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(line) // in one piece, so that a reader never sees a part
+	return errors.Join(err, file.Sync(), file.Close())
 }
