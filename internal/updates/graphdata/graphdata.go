@@ -70,13 +70,10 @@ type Risk struct {
 
 // A MatchingRule decides which clusters have a risk.
 type MatchingRule struct {
-	Type   string  `json:"type"`
-	PromQL *PromQL `json:"promql,omitempty"`
-}
-
-// A PromQL is a query of a cluster's metrics.
-type PromQL struct {
-	PromQL string `json:"promql"`
+	Type   string `json:"type"`
+	PromQL *struct {
+		PromQL string `json:"promql"` // query of a cluster's metrics
+	} `json:"promql,omitempty"`
 }
 
 // A Release is one that clusters may be updated to.

@@ -40,10 +40,8 @@ type linker struct {
 	byName   map[string]int
 	incoming [][]int        // froms, by node
 	sets     map[string]int // indexes of riskSets by their texts
-	last     struct {
-		entries []*BlockedEdge
-		set     int
-	}
+	entries  []*BlockedEdge // of the last set
+	set      int
 	problems []error
 }
 
@@ -208,8 +206,8 @@ func (l *linker) judgeEdgesTo(target int, edges []edge, blocked map[string][]*Bl
 
 // setOf returns the index of a set of risks. Edges to several versions have the same ones.
 func (l *linker) setOf(entries []*BlockedEdge) int {
-	if len(entries) == len(l.last.entries) && slices.Equal(entries, l.last.entries) {
-		return l.last.set
+	if slices.Equal(entries, l.entries) {
+		return l.set
 	}
 	var all riskSet
 	for _, entry := range entries {
@@ -228,7 +226,7 @@ func (l *linker) setOf(entries []*BlockedEdge) int {
 		l.sets[string(all.text)] = set
 		l.riskSets = append(l.riskSets, all)
 	}
-	l.last.entries, l.last.set = entries, set
+	l.entries, l.set = entries, set
 	return set
 }
 

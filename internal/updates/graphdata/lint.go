@@ -105,7 +105,7 @@ func (l *linter) lintChannel(channel Channel) {
 		}
 	}
 	l.addAll(channel, unreachable, "no update leads to %s")
-	l.addAll(channel, stuck, "no update leads from %s to a newer version: add one, or a file in dead-ends with the reason")
+	l.addAll(channel, stuck, "no update leads from %s to a newer version: add one, or a file in dead-ends")
 }
 
 // lintPhase finds a phase that holds for no update.

@@ -295,13 +295,11 @@ func checkPhase(d *document, p *Phase) {
 func (r *reader) readRaw(data *Data) {
 	d := document{reader: r, file: "raw/metadata.json"}
 	text, err := fs.ReadFile(r.files, d.file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return
-	} else if err != nil {
+	if err == nil {
+		d.unmarshal(text, &data.Raw)
+	} else if !errors.Is(err, fs.ErrNotExist) {
 		r.problems = append(r.problems, err)
-		return
 	}
-	d.unmarshal(text, &data.Raw)
 	for version := range data.Raw {
 		d.version(version, version)
 	}

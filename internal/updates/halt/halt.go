@@ -3,6 +3,7 @@ package halt
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -43,9 +44,7 @@ const (
 
 // NewTally returns a tally without reports.
 func NewTally(p Phase) *Tally {
-	return &Tally{
-		phase: p, clusters: map[string]*cluster{}, suspects: map[*cluster]bool{}, addresses: map[string]int{},
-	}
+	return &Tally{phase: p, clusters: map[string]*cluster{}, suspects: map[*cluster]bool{}, addresses: map[string]int{}}
 }
 
 // Add adds an entry of the log.
@@ -216,9 +215,8 @@ func (t *Tally) cause(c *cluster, resumed, now time.Time) string {
 		return cmp.Or(printable.Shorten(c.reason, 100), "no reason")
 	}
 	patience := t.phase.ProgressDeadline.Duration
-	isOverdue := patience > 0 && c.isUpdating && now.Sub(t.returned) > grace && now.Sub(c.began) > patience &&
-		c.began.Add(patience).After(resumed)
-	if isOverdue {
+	if patience > 0 && c.isUpdating && now.Sub(t.returned) > grace && now.Sub(c.began) > patience &&
+		c.began.Add(patience).After(resumed) {
 		return fmt.Sprintf("not finished after %s", patience)
 	}
 	return ""
@@ -244,10 +242,7 @@ func (t *Tally) explain(count int, failures, addresses map[string]int) string {
 }
 
 func mostFrequent(counts map[string]int) []string {
-	var names []string
-	for name := range counts {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(counts[b]-counts[a], strings.Compare(a, b)) })
-	return names
+	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(counts[b]-counts[a], strings.Compare(a, b))
+	})
 }

@@ -37,7 +37,7 @@ const (
 type Log struct {
 	file   *os.File
 	size   int64
-	isTorn bool            // the last line has no end
+	isTorn bool            // the last line may have no end
 	last   map[uint64]byte // condition of the last report, by cluster and version
 	seed   maphash.Seed
 }
@@ -48,7 +48,7 @@ func earlier(path string) string { return path + ".1" }
 // was torn by a crash.
 func Open(path string, each func(Entry)) (l *Log, skipped []string, err error) {
 	l = &Log{last: map[uint64]byte{}, seed: maphash.MakeSeed()}
-	skipped, l.isTorn, err = read(path, func(e Entry) {
+	skipped, err = Read(path, func(e Entry) {
 		if e.Report != nil {
 			l.last[l.key(e.Report)] = e.Condition[0]
 		}
@@ -66,35 +66,30 @@ func (l *Log) open(path string) (err error) {
 	}
 	info, err := l.file.Stat()
 	if err == nil {
-		l.size = info.Size()
+		l.size, l.isTorn = info.Size(), info.Size() > 0
 	}
 	return err
 }
 
 // Read passes the entries of a log that another process may write.
 func Read(path string, each func(Entry)) (skipped []string, err error) {
-	skipped, _, err = read(path, each)
-	return skipped, err
-}
-
-func read(path string, each func(Entry)) (skipped []string, isTorn bool, err error) {
 	for _, name := range []string{earlier(path), path} {
 		file, err := os.Open(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
-			return nil, false, err
+			return nil, err
 		}
-		more, isTornHere, err := readFile(file, each)
-		skipped, isTorn = append(skipped, more...), isTornHere
+		more, err := readFile(file, each)
+		skipped = append(skipped, more...)
 		if err := errors.Join(err, file.Close()); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
-	return skipped, isTorn, nil
+	return skipped, nil
 }
 
-func readFile(file *os.File, each func(Entry)) (skipped []string, isTorn bool, err error) {
+func readFile(file *os.File, each func(Entry)) (skipped []string, err error) {
 	lines := bufio.NewReaderSize(file, maxEntryBytes)
 	for number := 1; err == nil; number++ {
 		var line []byte
@@ -106,7 +101,6 @@ func readFile(file *os.File, each func(Entry)) (skipped []string, isTorn bool, e
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		isTorn = err == io.EOF
 		var e Entry
 		if isLong || json.Unmarshal(line, &e) != nil || e.Received.IsZero() || e.Report != nil && e.validate() != nil {
 			skipped = append(skipped, fmt.Sprintf("%s:%d: skipped: not a report", file.Name(), number))
@@ -117,7 +111,7 @@ func readFile(file *os.File, each func(Entry)) (skipped []string, isTorn bool, e
 	if err == io.EOF {
 		err = nil
 	}
-	return skipped, isTorn, err
+	return skipped, err
 }
 
 // Append appends an entry. It returns false for a report that changes nothing, which is left out.
@@ -156,7 +150,7 @@ func (l *Log) rotate() error {
 	if err := errors.Join(l.Close(), os.Rename(path, earlier(path))); err != nil {
 		return err
 	}
-	l.last, l.isTorn = map[uint64]byte{}, false
+	l.last = map[uint64]byte{}
 	return l.open(path)
 }
 

@@ -60,10 +60,8 @@ func newAnswer(graph *graphdata.Graph) (*answer, error) {
 	}
 	var compressed bytes.Buffer
 	writer := gzip.NewWriter(&compressed)
-	if _, err := writer.Write(text); err != nil {
-		return nil, err
-	}
-	if err := writer.Close(); err != nil {
+	_, err = writer.Write(text)
+	if err = errors.Join(err, writer.Close()); err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256(text)
@@ -171,7 +169,7 @@ func (s *Service) accept(r *http.Request) (code int, err error) {
 	}
 	isNew, err := s.log.Append(entry)
 	if isNew || err != nil {
-		s.tally(entry) // a report that can't be written may still halt an update
+		s.tallies.add(entry) // a report that can't be written may still halt an update
 	}
 	if err != nil {
 		s.note("log", err)

@@ -26,7 +26,7 @@ const (
 	updateInterval = time.Second
 )
 
-// certificates are read again every minute. The last valid one is used.
+// certificates are read again every second. The last valid one is used.
 type certificates struct {
 	certFile, keyFile string // empty for none
 	last              atomic.Pointer[tls.Certificate]
@@ -64,13 +64,10 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener, certFile, ke
 	go func() { ended <- server.Serve(listener) }()
 	ticks := time.NewTicker(updateInterval)
 	defer ticks.Stop()
-	renewal := time.NewTicker(time.Minute)
-	defer renewal.Stop()
 	for {
 		select {
 		case <-ticks.C:
 			s.note("graphs", s.Update())
-		case <-renewal.C:
 			s.note("certificate", all.read())
 		case err := <-ended:
 			return errors.Join(err, s.Close())

@@ -51,8 +51,8 @@ type Service struct {
 	mu       sync.Mutex // for the fields below
 	data     *graphdata.Data
 	versions map[string]bool // that clusters may report
-	tallies  []*halt.Tally   // of the phases
-	policies string          // that the tallies are for
+	tallies  tallies
+	policies string // that the tallies are for
 	unsaved  []graphdata.Halt
 	log      *report.Log
 	built    string // state that the answers were built from
@@ -84,7 +84,7 @@ func New(o Options) (*Service, error) {
 }
 
 func (s *Service) openLog() error {
-	log, skipped, err := report.Open(s.options.Reports, s.tally)
+	log, skipped, err := report.Open(s.options.Reports, s.tallies.add)
 	if err != nil {
 		return err
 	}
@@ -97,13 +97,16 @@ func (s *Service) openLog() error {
 		return nil
 	}
 	started := report.Entry{Received: s.options.Now(), AwaySince: last}
-	s.tally(started)
+	s.tallies.add(started)
 	_, err = log.Append(started)
 	return err
 }
 
-func (s *Service) tally(e report.Entry) {
-	for _, t := range s.tallies {
+// tallies are those of the phases.
+type tallies []*halt.Tally
+
+func (all tallies) add(e report.Entry) {
+	for _, t := range all {
 		t.Add(e)
 	}
 }
@@ -186,42 +189,36 @@ func (s *Service) readFolder() error {
 	if err != nil {
 		return err
 	}
-	tallies := s.tallies
+	all := s.tallies
 	if string(policies) != s.policies {
-		if tallies, err = s.newTallies(data); err != nil {
-			return err
+		all = newTallies(data)
+		for i := range data.Phases {
+			if data.Phases[i].After.Successes > 0 && s.options.Token == "" {
+				s.options.Log(data.Phases[i].File + ": its ramps never begin: after counts only reports with a token, " +
+					"and no --report-token-file is set")
+			}
+		}
+		if s.log != nil {
+			if _, err := report.Read(s.options.Reports, all.add); err != nil {
+				return err
+			}
 		}
 	}
-	link(data, tallies, s.options.Now)
-	s.data, s.versions, s.tallies, s.policies = data, versions, tallies, string(policies)
+	link(data, all, s.options.Now)
+	s.data, s.versions, s.tallies, s.policies = data, versions, all, string(policies)
 	return nil
 }
 
-// newTallies returns the tallies of the phases, from the log.
-func (s *Service) newTallies(data *graphdata.Data) ([]*halt.Tally, error) {
-	var tallies []*halt.Tally
+func newTallies(data *graphdata.Data) (all tallies) {
 	for i := range data.Phases {
-		p := data.Phases[i].Judged()
-		tallies = append(tallies, halt.NewTally(p))
-		if p.After.Successes > 0 && s.options.Token == "" {
-			s.options.Log(data.Phases[i].File +
-				": its ramps never begin: after counts only reports with a token, and no --report-token-file is set")
-		}
+		all = append(all, halt.NewTally(data.Phases[i].Judged()))
 	}
-	if s.log == nil {
-		return tallies, nil
-	}
-	_, err := report.Read(s.options.Reports, func(e report.Entry) {
-		for _, t := range tallies {
-			t.Add(e)
-		}
-	})
-	return tallies, err
+	return all
 }
 
 // link lets the tallies decide when the phases begin.
-func link(data *graphdata.Data, tallies []*halt.Tally, now func() time.Time) {
-	for i, t := range tallies {
+func link(data *graphdata.Data, all tallies, now func() time.Time) {
+	for i, t := range all {
 		data.Phases[i].Begin = func(start time.Time) time.Time { return t.Begin(start, now()) }
 	}
 }
@@ -271,10 +268,10 @@ func (s *Service) save() error {
 }
 
 // judge returns the updates that halt now.
-func judge(data *graphdata.Data, tallies []*halt.Tally, now time.Time) []graphdata.Halt {
+func judge(data *graphdata.Data, all tallies, now time.Time) []graphdata.Halt {
 	var halts []graphdata.Halt
 	halted := data.Halted()
-	for i, t := range tallies {
+	for i, t := range all {
 		p := &data.Phases[i]
 		if _, isHalted := halted[p.To]; isHalted {
 			continue
@@ -292,15 +289,12 @@ func judge(data *graphdata.Data, tallies []*halt.Tally, now time.Time) []graphda
 // Judge judges the log of a service for graphs that are built from the same folder: it lets ramps begin, and adds halts
 // to the data. It returns the halts that the folder does not have, and the lines of the log that are not reports.
 func Judge(data *graphdata.Data, log string, now time.Time) (halts []graphdata.Halt, skipped []string, err error) {
-	s := Service{data: data, options: Options{Token: "not asked for"}}
-	if s.tallies, err = s.newTallies(data); err != nil {
-		return nil, nil, err
-	}
-	if skipped, err = report.Read(log, s.tally); err != nil {
+	all := newTallies(data)
+	if skipped, err = report.Read(log, all.add); err != nil {
 		return nil, skipped, err
 	}
-	link(data, s.tallies, func() time.Time { return now })
-	halts = judge(data, s.tallies, now)
+	link(data, all, func() time.Time { return now })
+	halts = judge(data, all, now)
 	data.Halts = append(data.Halts, halts...)
 	return halts, skipped, nil
 }
