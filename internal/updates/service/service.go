@@ -194,8 +194,8 @@ func (s *Service) readFolder() error {
 		all = newTallies(data)
 		for i := range data.Phases {
 			if data.Phases[i].After.Successes > 0 && s.options.Token == "" {
-				s.options.Log(data.Phases[i].File + ": its ramps never begin: after counts only reports with a token, " +
-					"and no --report-token-file is set")
+				s.options.Log(data.Phases[i].File + ": its ramps never begin: after counts only reports with a " +
+					"token, and no --report-token-file is set")
 			}
 		}
 		if s.log != nil {
