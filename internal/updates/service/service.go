@@ -105,9 +105,9 @@ func (s *Service) openLog() error {
 // tallies are those of the phases.
 type tallies []*halt.Tally
 
-func (all tallies) add(e report.Entry) {
-	for _, t := range all {
-		t.Add(e)
+func (t tallies) add(e report.Entry) {
+	for _, tally := range t {
+		tally.Add(e)
 	}
 }
 
