@@ -21,7 +21,7 @@ import (
 	"github.com/runlevel/runlevel/internal/updates/service"
 )
 
-// prices is a ConfigMap that is new in 1.0.1.
+// prices is new in 1.0.1.
 const prices = `
 -- 0000_30_shop_10_prices.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: prices, namespace: shop}, data: {version: VERSION}}
