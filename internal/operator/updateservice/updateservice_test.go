@@ -138,7 +138,7 @@ func TestOmittedUpdates(t *testing.T) {
 			"2.0.0: its phase can't be read: ramp: percentage 101 is not between 0 and 100"},
 		"a ring without a start": {`{"version": "2.0.0", "payload": "@c"}`, phased(`, "rings": {"late": {"percentage": 1}}`),
 			`2.0.0: its phase can't be read: ring "late": a ramp with a percentage or a duration needs a start`},
-		"a start that is no time": {`{"version": "2.0.0", "payload": "@c"}`, phased(`, "ramp": {"start": "soon"}`),
+		"a start without a date": {`{"version": "2.0.0", "payload": "@c"}`, phased(`, "ramp": {"start": "soon"}`),
 			"2.0.0: its phase can't be read: parsing time"},
 		"many rings": {`{"version": "2.0.0", "payload": "@c"}`,
 			phased(`, "rings": {"` + strings.Repeat("late", 20_000) + `": {}}`),
