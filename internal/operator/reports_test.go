@@ -70,7 +70,7 @@ func TestReportsAreSentUntilTheyAreAccepted(t *testing.T) {
 				t.Error(problem)
 			}
 		}
-		follow(newState("~1.0.1 1.0.0", "")) // nobody reads it in time
+		follow(newState("~1.0.1 1.0.0", "")) // it is replaced before it is read
 		follow(newState("~1.0.1 1.0.0", "Slow"))
 		go func() { _ = r.run(ctx) }()
 		<-time.After(2 * time.Hour)

@@ -1,7 +1,7 @@
 // Package automatic decides when a cluster updates itself, and when it goes back to the version before. It is pure: the
 // input is a ClusterVersion, whose annotations have the policy, and the time.
 //
-// The package never decides against a person: an update that somebody else has requested stays, and a version that the
+// The package never decides against a person: an update that a user has requested stays, and a version that the
 // cluster was rolled back from is not taken again. The request of the operator is judged as a person's: the gate may
 // refuse it.
 //

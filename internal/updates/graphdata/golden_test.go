@@ -97,7 +97,7 @@ func readGolden(t *testing.T, fixture string) *graphdata.Data {
 		previous[edge[1]] = append(previous[edge[1]], raw.Nodes[edge[0]].Version)
 	}
 	for i, node := range raw.Nodes {
-		if node.Metadata == nil { // nobody has this release
+		if node.Metadata == nil { // no file has this release
 			continue
 		}
 		text, err := json.Marshal(map[string]any{"version": node.Version, "image": node.Image,
