@@ -28,6 +28,7 @@ func (r *reconciler) decide(version *configv1.ClusterVersion, next configv1.Clus
 	decision := automatic.Decide(automatic.Input{
 		Version: &decided, Now: observed.Now,
 		IsAnswered: retrieved.Offer != nil && retrieved.Err == nil && !retrieved.IsPending && !retrieved.IsInherited,
+		Tests:      r.machine.unpassedTests(),
 	})
 	r.changesAt = retrieved.OpensAt
 	if t := decision.ChangesAt; r.changesAt.IsZero() || !t.IsZero() && t.Before(r.changesAt) {
@@ -37,10 +38,14 @@ func (r *reconciler) decide(version *configv1.ClusterVersion, next configv1.Clus
 		decision.Message)
 }
 
-// carryOut changes spec.desiredUpdate by a decision. It changes nothing if the ClusterVersion has changed since it was
+// carryOut begins tests, or changes spec.desiredUpdate by a decision. It changes nothing if the ClusterVersion has changed since it was
 // read: a person may have requested an update.
 func (r *reconciler) carryOut(ctx context.Context, version *configv1.ClusterVersion,
 	decision automatic.Decision) (ctrl.Result, error) {
+	if decision.Action == automatic.Test {
+		r.machine.beginTests()
+		return ctrl.Result{RequeueAfter: writesEvery}, nil
+	}
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(configv1.GroupVersion.WithKind(kinds.ClusterVersion.Kind))
 	object.SetName(version.Name)

@@ -239,3 +239,50 @@ func (s *stage) updateItself(service *graphServer, releases ...string) {
 	s.until("it has updated itself", isAt(last))
 	s.setRights(before...)
 }
+
+// TestAnAutomaticUpdateIsTested runs the tests of a release once it is complete. A failed test holds further automatic
+// updates, or rolls the update back at once if it may.
+func TestAnAutomaticUpdateIsTested(t *testing.T) {
+	t.Parallel()
+	const smoke = `
+-- 0000_90_smoke_10_job.yaml --
+apiVersion: batch/v1
+kind: Job
+metadata: {name: smoke, namespace: shop, annotations: {runlevel.dev/test: "true"}}
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: smoke, image: registry.example/smoke, env: [{name: SANDBOX_EXIT_CODE, value: "RESULT"}]}]
+`
+	service, reports := newGraphServer(t), newReportServer(t)
+	s := begin(t, "1.0.0", shop)
+	s.until("installed", isAt("1.0.0"))
+	good := s.push("1.0.1", shop+strings.ReplaceAll(smoke, "RESULT", "0"))
+	bad := s.push("1.0.2", shop+strings.ReplaceAll(smoke, "RESULT", "1"))
+	s.annotate(automatic.UpdatesAnnotation, "patch", "runlevel.dev/report-updates", reports.URL+"/reports")
+	s.serveUpdates(service, "stable", "", "1.0.0", s.options.Payload, "1.0.1", good)
+	s.until("the tests run", has(clusterversion.AutomaticUpdates, configv1.ConditionTrue, automatic.Testing))
+	s.until("the tests have passed", func(v *configv1.ClusterVersion) bool {
+		return isAt("1.0.1")(v) && requestsNothing(v)
+	})
+	s.await("the success is reported", func() bool { return reports.has(report.Succeeded, "1.0.1") })
+
+	s.serveUpdates(service, "fast", "", "1.0.1", good, "1.0.2", bad)
+	s.until("a test has failed",
+		hasMessage(clusterversion.AutomaticUpdates, "tests of 1.0.2 failed: Job shop/smoke: "))
+	s.await("the failure is reported", func() bool { return reports.has(report.Failed, "1.0.2") })
+	if reports.has(report.Succeeded, "1.0.2") {
+		t.Error("the update was reported as a success")
+	}
+	if got := s.announced("ReleaseTestFailed"); !strings.HasPrefix(got, "Tests of 1.0.2 failed: Job shop/smoke: ") {
+		t.Errorf("events: %q", got)
+	}
+	s.annotate(automatic.RollbackAnnotation, "1h")
+	s.until("it goes back", func(v *configv1.ClusterVersion) bool {
+		return isAt("1.0.1")(v) && len(v.Status.History) == 4
+	})
+	s.until("it does not take the version again",
+		hasMessage(clusterversion.AutomaticUpdates, "No patch update is available: 1.0.2 was rolled back before"))
+}

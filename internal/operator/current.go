@@ -17,6 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/operator/automatic"
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
@@ -45,6 +46,7 @@ const pauseHooks = 30 * time.Minute
 type currentRelease struct {
 	machine *stateMachine
 	release targetRelease           // does not change
+	ctx     context.Context         // of run, and of the tests
 	stop    context.CancelCauseFunc // ends run
 
 	// The following fields are guarded by the mutex of the machine.
@@ -58,6 +60,7 @@ type currentRelease struct {
 	isRecorded bool                 // the record has an apply of the release
 	backoff    wait.Backoff         // pauses between applies that fail
 	err        error                // error of the last apply that has ended
+	tests      *automatic.Tests     // those that have not all passed
 }
 
 // A currentState is a state of the current release: see stateMachine.
@@ -69,19 +72,19 @@ const (
 	keeping  currentState = "keeping"
 )
 
-// run applies the release and keeps it in place, again and again, until ctx ends. It returns an error if another
+// run applies the release and keeps it in place, again and again, until its context ends. It returns an error if another
 // process has the lock, or has applied something else. The next apply acquires a lost lock that no other process has
 // taken.
-func (r *currentRelease) run(ctx context.Context) error {
+func (r *currentRelease) run() error {
 	for {
-		err := r.machine.session.Apply(ctx, r.release.payload, r.applyOptions()).Err
+		err := r.machine.session.Apply(r.ctx, r.release.payload, r.applyOptions()).Err
 		switch {
-		case ctx.Err() != nil, errors.Is(err, session.ErrSuperseded):
+		case r.ctx.Err() != nil, errors.Is(err, session.ErrSuperseded):
 			return nil
 		case lock.IsTaken(err), errors.As(err, new(*lock.HeldError)), errors.Is(err, session.ErrYielded):
 			return err
 		}
-		object.Pause(ctx, r.setEnded(err))
+		object.Pause(r.ctx, r.setEnded(err))
 	}
 }
 

@@ -115,12 +115,20 @@ func reportOf(v *configv1.ClusterVersion) report.Report {
 		reported.From = last.Version
 	}
 	failing := v1helpers.FindStatusCondition(v.Status.Conditions, clusterversion.Failing)
+	automatics := ""
+	if c := v1helpers.FindStatusCondition(v.Status.Conditions, clusterversion.AutomaticUpdates); c != nil {
+		automatics = c.Reason
+	}
 	switch {
 	case automatic.IsRollback(history):
 		reported.From, reported.Version = newest.Version, history[1].Version
 		reported.Condition = report.RolledBack
 	case failing != nil && failing.Status == configv1.ConditionTrue:
 		reported.Condition, reported.Reason = report.Failed, failing.Reason
+	case automatics == automatic.TestsFailed, automatics == automatic.RollingBack:
+		reported.Condition, reported.Reason = report.Failed, automatics
+	case automatics == automatic.Testing:
+		reported.Condition = report.Began
 	case newest.State == configv1.CompletedUpdate:
 		reported.Condition = report.Succeeded
 	default:

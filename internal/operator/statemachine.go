@@ -328,11 +328,13 @@ func (m *stateMachine) accept(ctx context.Context, t, requested *target, isRetry
 	}
 	next.acceptance.Phase, next.acceptance.Release = clusterversion.Accepted, describe(t, next.payload)
 	next.acceptance.Unverified, next.acceptance.AcceptedRisk = next.signed.unverified, next.signed.risk
-	r := &currentRelease{machine: m, release: next.targetRelease, state: pending, backoff: retryApply}
-	ctx, r.stop = context.WithCancelCause(ctx)
+	r := &currentRelease{
+		machine: m, release: next.targetRelease, state: pending, backoff: retryApply, tests: testsOf(next.payload),
+	}
+	r.ctx, r.stop = context.WithCancelCause(ctx)
 	m.update(func() { m.current = r })
 	next.publish(ctx)
-	m.group.Go(func() error { return r.run(ctx) })
+	m.group.Go(r.run)
 	return nil
 }
 

@@ -111,6 +111,9 @@ func AddImageFlags(command *cobra.Command, o *source.Options) {
 		[]string{"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
+// AddImageFlags adds only the flags for reading images.
+func (f *ReleaseFlags) AddImageFlags(command *cobra.Command) { AddImageFlags(command, &f.source) }
+
 // ReadFrom makes a command without these flags read versions that were applied from a cluster.
 func (f *ReleaseFlags) ReadFrom(cluster *ClusterFlags) { f.cluster = cluster }
 

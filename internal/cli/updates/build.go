@@ -112,6 +112,10 @@ func (b *build) run(ctx context.Context, folder string, streams core.Streams) er
 	if err != nil {
 		return err
 	}
+	if findings := data.Lint(); len(findings) > 0 {
+		core.Warn(streams.Err, []string{fmt.Sprintf("%s has %s: see \"runlevel updates lint %s\"", folder,
+			printable.Count(len(findings), "finding"), folder)})
+	}
 	if err := judgeReports(data, folder, b.reports, streams); err != nil {
 		return err
 	}

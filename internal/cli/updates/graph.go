@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/updates/graphdata"
 	"github.com/runlevel/runlevel/internal/updates/phase"
+	"github.com/runlevel/runlevel/internal/updates/report"
 )
 
 // asDOT is the format of Graphviz, which draws pictures.
@@ -22,21 +24,23 @@ const asDOT core.Output = "dot"
 
 // newGraph returns the verb graph.
 func newGraph(streams core.Streams) *cobra.Command {
-	var channel, arch string
+	var channel, arch, reports string
 	var format core.Output
 	command := &cobra.Command{
 		Use:   "graph DIR",
 		Short: "Draw the updates of a channel, as they are open now",
 		Long: `Draw the versions of a channel and the updates between them: those that are open for all clusters,
 those with risks, those in phases with the share of the clusters that may take them now, and those
-that are halted; and barriers and dead ends with their reasons. JSON is what clients get.
+that are halted; and barriers and dead ends with their reasons. With --reports, also the number of
+clusters at each version, by their last reports. JSON is what clients get.
 
 Exit codes: 0; 2 if the folder can't be used, or lacks the channel.
 
 ` + folderHelp,
 		Example: `  runlevel updates graph ./graph-data --channel stable
 
-  runlevel updates graph ./graph-data --channel stable -o dot | dot -Tsvg > stable.svg`,
+  # As a picture, with the clusters
+  runlevel updates graph ./graph-data --channel stable --reports reports.jsonl -o dot | dot -Tsvg > stable.svg`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeFolder(nil),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -53,11 +57,16 @@ Exit codes: 0; 2 if the folder can't be used, or lacks the channel.
 			}
 			now := time.Now()
 			graph := data.Graph(channel, arch, now)
-			switch format {
-			case core.Text:
-				return printGraph(streams.Out, channel+", "+arch, graph, linesOf(graph, now))
-			case asDOT:
-				return printDOT(streams.Out, graph, linesOf(graph, now))
+			clusters, err := countClusters(reports)
+			switch {
+			case err != nil:
+				return core.Misusef("--reports: %w", err)
+			case format == core.Text:
+				return printGraph(streams.Out, channel+", "+arch, graph, linesOf(graph, now), clusters)
+			case format == asDOT:
+				return printDOT(streams.Out, graph, linesOf(graph, now), clusters)
+			case reports != "":
+				return core.Misusef("--reports is for -o text and -o dot: JSON is what clients get")
 			default:
 				return format.PrintWhole(streams.Out, graph, nil)
 			}
@@ -65,6 +74,8 @@ Exit codes: 0; 2 if the folder can't be used, or lacks the channel.
 	}
 	core.AddOutput(command, &format, core.Text, core.JSON, core.YAML, asDOT)
 	command.Flags().StringVar(&channel, "channel", "", "the `name` of the channel")
+	command.Flags().StringVar(&reports, "reports", "", "the `file` with the reports of \"runlevel updates serve\"")
+	_ = command.RegisterFlagCompletionFunc("reports", core.CompleteFiles)
 	command.Flags().StringVar(&arch, "arch", "", "the `architecture` of the clusters (default: the first one)")
 	for flag, words := range map[string]func(*graphdata.Data) []string{
 		"channel": (*graphdata.Data).ChannelNames, "arch": (*graphdata.Data).Architectures,
@@ -137,9 +148,62 @@ func shareOf(ramp phase.Ramp, now time.Time) string {
 	return share
 }
 
-// describe returns a version, and the reasons why it is a barrier or a dead end.
-func describe(node graphdata.Node) string {
+// clusters are numbers of clusters at a version.
+type clusters struct{ there, updating, failed int }
+
+// countClusters counts the clusters at each version, by their last reports in a file; none without a file.
+func countClusters(file string) (map[string]clusters, error) {
+	if file == "" {
+		return nil, nil
+	}
+	if _, err := os.Stat(file); err != nil {
+		return nil, err
+	}
+	last := map[string]*report.Report{} // by clusters
+	_, err := report.Read(file, func(e report.Entry) {
+		if e.Report != nil {
+			last[e.ID] = e.Report
+		}
+	})
+	counts := map[string]clusters{}
+	for _, r := range last {
+		version := r.Version
+		if r.Condition == report.RolledBack {
+			version = r.From
+		}
+		count := counts[version]
+		switch r.Condition {
+		case report.Began:
+			count.updating++
+		case report.Failed:
+			count.failed++
+		default:
+			count.there++
+		}
+		counts[version] = count
+	}
+	return counts, err
+}
+
+func (c clusters) String() string {
+	var parts []string
+	add := func(number int, text string) {
+		if number > 0 {
+			parts = append(parts, printable.Count(number, "cluster")+text)
+		}
+	}
+	add(c.there, "")
+	add(c.updating, " updating to it")
+	add(c.failed, " failed")
+	return strings.Join(parts, ", ")
+}
+
+// describe returns a version with its clusters, and the reasons why it is a barrier or a dead end.
+func describe(node graphdata.Node, all map[string]clusters) string {
 	text := node.Version
+	if there := all[node.Version].String(); there != "" {
+		text += "  " + there
+	}
 	if reason := node.Metadata[graphdata.BarrierKey]; reason != "" {
 		text += "  barrier: " + printable.Line(reason)
 	}
@@ -149,11 +213,12 @@ func describe(node graphdata.Node) string {
 	return text
 }
 
-func printGraph(out io.Writer, title string, graph *graphdata.Graph, updates []line) error {
+func printGraph(out io.Writer, title string, graph *graphdata.Graph, updates []line,
+	all map[string]clusters) error {
 	lines := []string{fmt.Sprintf("%s: %s, %s", title, printable.Count(len(graph.Nodes), "version"),
 		printable.Count(len(updates), "update"))}
 	for i, node := range graph.Nodes {
-		lines = append(lines, describe(node))
+		lines = append(lines, describe(node, all))
 		for ; len(updates) > 0 && updates[0].from == i; updates = updates[1:] {
 			target := graph.Nodes[updates[0].target].Version
 			lines = append(lines, strings.TrimRight("  -> "+target+"  "+updates[0].label, " "))
@@ -162,10 +227,11 @@ func printGraph(out io.Writer, title string, graph *graphdata.Graph, updates []l
 	return core.PrintLines(out, lines)
 }
 
-func printDOT(out io.Writer, graph *graphdata.Graph, updates []line) error {
+func printDOT(out io.Writer, graph *graphdata.Graph, updates []line,
+	all map[string]clusters) error {
 	lines := []string{"digraph updates {", `  rankdir="LR"`, `  node [ shape="box" fontname="sans-serif" ];`}
 	for i, node := range graph.Nodes {
-		lines = append(lines, fmt.Sprintf("  %d [ label=%q ];", i, describe(node)))
+		lines = append(lines, fmt.Sprintf("  %d [ label=%q ];", i, describe(node, all)))
 	}
 	for _, l := range updates {
 		lines = append(lines, fmt.Sprintf("  %d -> %d [ label=%q color=%q ];", l.from, l.target, l.label, l.color))

@@ -7,9 +7,7 @@
 package updates
 
 import (
-	"cmp"
 	"fmt"
-	"io"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -87,54 +85,6 @@ func writeFile(path string, text []byte) (isChanged bool, err error) {
 		return false, err
 	}
 	return true, core.ReplaceFile(path, text)
-}
-
-// newLint returns the verb lint.
-func newLint(streams core.Streams) *cobra.Command {
-	var format core.Output
-	command := &cobra.Command{
-		Use:   "lint DIR",
-		Short: "Find updates that lead back or nowhere, and files without effect",
-		Long: `Find content that can be used, but is probably not meant: updates to older versions, by which clusters
-could go in circles; versions that no update of a channel leads to, or that clusters can't leave;
-versions that no release has, releases that no channel has, and phases without effect.
-
-Exit codes: 0; 1 for an update to an older version; 2 if the folder can't be used.
-
-` + folderHelp,
-		Example:           "  runlevel updates lint ./graph-data",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeFolder(nil),
-		RunE: func(_ *cobra.Command, args []string) error {
-			data, err := read(args[0])
-			if err != nil {
-				return err
-			}
-			report := LintReport{Findings: data.Lint()}
-			isError := func(f graphdata.Finding) bool { return f.IsError }
-			err = format.PrintWhole(streams.Out, report, report.print)
-			return cmp.Or(err, core.FailIf(slices.ContainsFunc(report.Findings, isError)))
-		},
-	}
-	core.AddOutput(command, &format)
-	return command
-}
-
-// LintReport is the output of runlevel updates lint.
-type LintReport struct {
-	Findings []graphdata.Finding `json:"findings"`
-}
-
-func (r LintReport) print(out io.Writer) error {
-	lines := []string{}
-	for _, finding := range r.Findings {
-		severity := "warning"
-		if finding.IsError {
-			severity = "error"
-		}
-		lines = append(lines, printable.Line(fmt.Sprintf("%s: %s: %s", severity, finding.File, finding.Message)))
-	}
-	return core.PrintLines(out, append(lines, printable.Count(len(r.Findings), "finding")))
 }
 
 // newResume returns the verb resume.

@@ -30,6 +30,7 @@ type Action string
 const (
 	Take     Action = "Take"     // request an update
 	RollBack Action = "RollBack" // request the version before an update
+	Test     Action = "Test"     // run the tests of the current release
 	Withdraw Action = "Withdraw" // remove the request, which is complete or no longer wanted
 )
 
@@ -39,7 +40,7 @@ type Decision struct {
 	Release configv1.Release // release to request
 	// Reason and Message are those of the condition AutomaticUpdates. They are empty if automatic updates are off.
 	Reason, Message string
-	IsHeld          bool      // a bad annotation, or a person's request, holds automatic updates back
+	IsHeld          bool      // a bad annotation, a person's request or a failed test holds automatic updates back
 	ChangesAt       time.Time // when the decision may change without another input; zero for never
 }
 
@@ -50,6 +51,8 @@ const (
 	NoUpdate           = "NoUpdate"
 	Waiting            = "Waiting"
 	Updating           = "Updating"
+	Testing            = "Testing"
+	TestsFailed        = "TestsFailed"
 	RollingBack        = "RollingBack"
 )
 
@@ -60,6 +63,13 @@ type Input struct {
 	// IsAnswered is true if the updates of the status are the answer of the update service. An older one may have
 	// an update which was halted since.
 	IsAnswered bool
+	Tests      *Tests // tests of the current release; nil if it has none, or all have passed
+}
+
+// Tests are the tests of a release that have not all passed.
+type Tests struct {
+	HasBegun bool
+	Failure  string // which of them failed; empty until they have ended
 }
 
 // Decide returns what should happen to a cluster.
@@ -130,6 +140,8 @@ func (d *decider) followUpdate() Decision {
 	before, deadline := clusterversion.LastCompleted(d.history[1:]), since.Add(after)
 	isDue := !d.Now.Before(deadline)
 	switch {
+	case isComplete && !d.isOff && d.Tests != nil:
+		return d.followTests(text, before)
 	case isComplete && (d.isOff || after == 0 || !isFailing && isDue):
 		return Decision{Action: Withdraw, Reason: Updating, Message: text}
 	case d.isOff || after == 0:
@@ -158,8 +170,29 @@ func (d *decider) followUpdate() Decision {
 	}
 }
 
+// followTests decides on an update that is complete, and whose tests have not passed. A failed test does not heal, so the
+// update goes back at once, if it may.
+func (d *decider) followTests(text string, before *configv1.UpdateHistory) Decision {
+	updated := d.history[0].Version
+	switch {
+	case d.Tests.Failure == "" && d.Tests.HasBegun:
+		return Decision{Reason: Testing, Message: text + ", and runs its tests"}
+	case d.Tests.Failure == "":
+		return Decision{Action: Test, Reason: Testing, Message: text + ", and runs its tests"}
+	case d.policy.rollbackAfter == 0 || before == nil || before.Image == "":
+		return Decision{Reason: TestsFailed, IsHeld: true, Message: fmt.Sprintf(
+			"No automatic updates, since tests of %s failed: %s. Remove the request to continue, as with oc adm upgrade "+
+				"--clear", updated, d.Tests.Failure)}
+	}
+	return Decision{
+		Action: RollBack, Release: configv1.Release{Version: before.Version, Image: before.Image}, Reason: RollingBack,
+		Message: fmt.Sprintf("Goes back from %s to %s, since tests failed: %s", updated, before.Version, d.Tests.Failure),
+	}
+}
+
 // followRollback decides on a rollback that the operator has requested. The request is withdrawn once the rollback is
-// complete. It is also withdrawn if the gate has not accepted it, and the update is complete and well by now.
+// complete. It is also withdrawn if the gate has not accepted it, and the update is complete and well by now; its tests
+// run again if an operator that was restarted does not know that they have passed.
 func (d *decider) followRollback(isBegun bool) Decision {
 	decision := Decision{Reason: RollingBack, Message: "Goes back to " + d.own.Version}
 	isComplete := d.history[0].State == configv1.CompletedUpdate
@@ -167,8 +200,11 @@ func (d *decider) followRollback(isBegun bool) Decision {
 	if !isBegun {
 		decision.Message += ", unless the gate refuses it: see ReleaseAccepted"
 	}
-	if isBegun && isComplete || !isBegun && (d.isOff || isComplete && isWell) {
+	switch {
+	case isBegun && isComplete, !isBegun && (d.isOff || isComplete && isWell && d.Tests == nil):
 		decision.Action = Withdraw
+	case !isBegun && isComplete && isWell && !d.Tests.HasBegun:
+		decision.Action = Test
 	}
 	return decision
 }

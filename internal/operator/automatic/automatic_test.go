@@ -104,6 +104,11 @@ var words = map[string]func(*configv1.ClusterVersion){
 	"unmanaged":   func(v *configv1.ClusterVersion) { v.ManagedFields = nil },
 }
 
+// tests are words for the tests of the newest version.
+var tests = map[string]automatic.Tests{
+	"untested": {}, "testing": {HasBegun: true}, "tests-failed": {HasBegun: true, Failure: "Job shop/smoke: it ended"},
+}
+
 // TestDecide decides on the cases of testdata/decisions.txt. Beside words, an input has after=DURATION, own=VERSION for
 // a request of the operator, and MANAGER=VERSION:FIELDS for one of a field manager.
 func TestDecide(t *testing.T) {
@@ -115,26 +120,30 @@ func TestDecide(t *testing.T) {
 	for block := range strings.SplitSeq(strings.TrimSpace(blocks), "\n\n") {
 		lines := strings.Split(block, "\n")
 		input := strings.Split(lines[1], "|")
-		v, moment := newVersion(input[0], input[1]), now
+		v, decided := newVersion(input[0], input[1]), automatic.Input{Now: now, IsAnswered: true}
+		decided.Version = v
 		for word := range strings.FieldsSeq(input[2]) {
 			name, value, _ := strings.Cut(word, "=")
 			version, fields, _ := strings.Cut(value, ":")
+			found, isTests := tests[word]
 			switch change := words[word]; {
 			case change != nil:
 				change(v)
+			case isTests:
+				decided.Tests = &found
 			case name == "after":
 				after, err := time.ParseDuration(value)
 				if err != nil {
 					t.Fatal(err)
 				}
-				moment = now.Add(after)
+				decided.Now = now.Add(after)
 			case name == "own":
 				own(value)(v)
 			default:
 				asks(name, version, fields)(v)
 			}
 		}
-		got := text(automatic.Decide(automatic.Input{Version: v, Now: moment, IsAnswered: true}))
+		got := text(automatic.Decide(decided))
 		if got = cmp.Or(strings.TrimSpace(got), "nothing"); got != lines[2] {
 			t.Errorf("%s:\n got %s\nwant %s", lines[0], got, lines[2])
 		}
@@ -146,8 +155,8 @@ func text(d automatic.Decision) string {
 	if d.Action == "" {
 		got = ""
 	}
-	if d.Action == automatic.Withdraw {
-		got = "Withdraw "
+	if d.Action == automatic.Withdraw || d.Action == automatic.Test {
+		got = string(d.Action) + " "
 	}
 	if d.Reason != "" {
 		got += d.Reason + ": " + d.Message

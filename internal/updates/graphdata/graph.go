@@ -130,6 +130,24 @@ func (b *builder) add(e *edge, from, target int) {
 	}
 }
 
+// An Update is an edge between releases, whose names are their versions with the suffix of an architecture.
+type Update struct {
+	From, To         *Release
+	FromName, ToName string
+}
+
+// UpdatesTo returns the updates to a version that have no risk yet, in all channels and outside of them.
+func (d *Data) UpdatesTo(version string) []Update {
+	var found []Update
+	for _, e := range d.edges {
+		from, target := &d.nodes[e.from], &d.nodes[e.to]
+		if appliesTo(version, target.name) && e.risks == 0 {
+			found = append(found, Update{from.Release, target.Release, from.name, target.name})
+		}
+	}
+	return found
+}
+
 // ChannelNames returns the names of all channels, also of those that only releases name.
 func (d *Data) ChannelNames() []string {
 	var names []string
