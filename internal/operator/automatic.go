@@ -38,8 +38,8 @@ func (r *reconciler) decide(version *configv1.ClusterVersion, next configv1.Clus
 		decision.Message)
 }
 
-// carryOut begins tests, or changes spec.desiredUpdate by a decision. It changes nothing if the ClusterVersion has changed since it was
-// read: a person may have requested an update.
+// carryOut begins tests, or changes spec.desiredUpdate by a decision. It changes nothing if the ClusterVersion has
+// changed since it was read: a person may have requested an update.
 func (r *reconciler) carryOut(ctx context.Context, version *configv1.ClusterVersion,
 	decision automatic.Decision) (ctrl.Result, error) {
 	if decision.Action == automatic.Test {

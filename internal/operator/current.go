@@ -72,9 +72,9 @@ const (
 	keeping  currentState = "keeping"
 )
 
-// run applies the release and keeps it in place, again and again, until its context ends. It returns an error if another
-// process has the lock, or has applied something else. The next apply acquires a lost lock that no other process has
-// taken.
+// run applies the release and keeps it in place, again and again, until its context ends. It returns an error if
+// another process has the lock, or has applied something else. The next apply acquires a lost lock that no other
+// process has taken.
 func (r *currentRelease) run() error {
 	for {
 		err := r.machine.session.Apply(r.ctx, r.release.payload, r.applyOptions()).Err

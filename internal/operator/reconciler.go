@@ -203,7 +203,8 @@ func (r *reconciler) observe(
 	observed.Acceptance, observed.Applied, observed.Preflight = out.Acceptance, out.Applied, out.Preflight
 	observed.Retrieved = r.machine.updates.follow(version, observed.Applied)
 	if observed.Retrieved != nil {
-		problem := r.machine.reporter.follow(version, inputs.record.ReportID, observed.Now)
+		hasTests := r.machine.unpassedTests() != nil
+		problem := r.machine.reporter.follow(version, inputs.record.ReportID, hasTests, observed.Now)
 		observed.Retrieved.Problem = cmp.Or(observed.Retrieved.Problem, problem)
 	}
 	if observed.Applied != nil && len(observed.Applied.MissingOperators) > 0 {

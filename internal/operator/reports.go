@@ -80,8 +80,8 @@ func (r *reporter) run(ctx context.Context) error {
 }
 
 // follow has the state of a ClusterVersion reported if it has changed, and returns the error in the annotation. The ID
-// is the one of the record; without one, nothing has been applied yet.
-func (r *reporter) follow(v *configv1.ClusterVersion, id string, now time.Time) (problem string) {
+// is the one of the record; without one, nothing has been applied yet. HasTests is true if tests have not all passed.
+func (r *reporter) follow(v *configv1.ClusterVersion, id string, hasTests bool, now time.Time) (problem string) {
 	var next delivery
 	if text, isSet := v.Annotations[reportsAnnotation]; isSet {
 		address, err := url.Parse(text)
@@ -89,7 +89,7 @@ func (r *reporter) follow(v *configv1.ClusterVersion, id string, now time.Time) 
 			return "The annotation " + reportsAnnotation + " is not a URL: write https://HOST/reports"
 		}
 		if id != "" && len(v.Status.History) > 0 {
-			next = delivery{text, reportOf(v)}
+			next = delivery{text, reportOf(v, hasTests)}
 			next.report.ID, next.report.Ring, next.report.Time = id, v.Labels[ringLabel], now
 		}
 	}
@@ -106,8 +106,8 @@ func (r *reporter) follow(v *configv1.ClusterVersion, id string, now time.Time) 
 }
 
 // reportOf returns the state of the newest update. A rollback is a state of the update before. Messages of conditions
-// stay on the cluster: they name its objects.
-func reportOf(v *configv1.ClusterVersion) report.Report {
+// stay on the cluster: they name its objects. An automatic update with tests is a success once they have passed.
+func reportOf(v *configv1.ClusterVersion, hasTests bool) report.Report {
 	history := v.Status.History
 	newest := history[0]
 	reported := report.Report{Version: newest.Version}
@@ -127,7 +127,7 @@ func reportOf(v *configv1.ClusterVersion) report.Report {
 		reported.Condition, reported.Reason = report.Failed, failing.Reason
 	case automatics == automatic.TestsFailed, automatics == automatic.RollingBack:
 		reported.Condition, reported.Reason = report.Failed, automatics
-	case automatics == automatic.Testing:
+	case automatics == automatic.Testing, automatics == automatic.Updating && hasTests:
 		reported.Condition = report.Began
 	case newest.State == configv1.CompletedUpdate:
 		reported.Condition = report.Succeeded

@@ -45,7 +45,7 @@ func TestReportsOfStates(t *testing.T) {
 		{"1.0.2 ~1.0.1 1.0.0", "", "Succeeded 1.0.2 from 1.0.0 "},
 		{"~1.0.0 1.0.1 1.0.0", "Slow", "RolledBack 1.0.1 from 1.0.0 "},
 	} {
-		r := reportOf(newState(c.history, c.failing))
+		r := reportOf(newState(c.history, c.failing), false)
 		if got := string(r.Condition) + " " + r.Version + " from " + r.From + " " + r.Reason; got != c.want {
 			t.Errorf("%s, failing %q: %s, want %s", c.history, c.failing, got, c.want)
 		}
@@ -66,7 +66,7 @@ func TestReportsAreSentUntilTheyAreAccepted(t *testing.T) {
 		}
 		follow := func(v *configv1.ClusterVersion) {
 			t.Helper()
-			if problem := r.follow(v, "an-id", time.Now()); problem != "" {
+			if problem := r.follow(v, "an-id", false, time.Now()); problem != "" {
 				t.Error(problem)
 			}
 		}
@@ -101,7 +101,7 @@ func TestReportsAreSentUntilTheyAreAccepted(t *testing.T) {
 		}
 		for _, bad := range []string{"", "updates.example", "http://updates.example", "ftp://a.example", "https://"} {
 			silent.Annotations[reportsAnnotation] = bad
-			got := r.follow(silent, "an-id", time.Now())
+			got := r.follow(silent, "an-id", false, time.Now())
 			if !strings.HasPrefix(got, "The annotation runlevel.dev/report-updates is not a URL") {
 				t.Errorf("of %q: %s", bad, got)
 			}

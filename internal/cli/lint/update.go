@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/review/lint"
 )
 
-// An UpdateCheck finds what breaks in updates between releases, for a verb with many of them.
+// An UpdateCheck finds what breaks in updates between releases, for a verb with many updates.
 type UpdateCheck struct{ flags lintFlags }
 
 // Add adds the flags of the check to a command: how releases are read, and whether updates are rehearsed.

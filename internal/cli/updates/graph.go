@@ -22,10 +22,15 @@ import (
 // asDOT is the format of Graphviz, which draws pictures.
 const asDOT core.Output = "dot"
 
+// A drawing is one run of the verb graph.
+type drawing struct {
+	channel, arch, reports string
+	format                 core.Output
+}
+
 // newGraph returns the verb graph.
 func newGraph(streams core.Streams) *cobra.Command {
-	var channel, arch, reports string
-	var format core.Output
+	var d drawing
 	command := &cobra.Command{
 		Use:   "graph DIR",
 		Short: "Draw the updates of a channel, as they are open now",
@@ -43,40 +48,13 @@ Exit codes: 0; 2 if the folder can't be used, or lacks the channel.
   runlevel updates graph ./graph-data --channel stable --reports reports.jsonl -o dot | dot -Tsvg > stable.svg`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeFolder(nil),
-		RunE: func(_ *cobra.Command, args []string) error {
-			data, err := read(args[0])
-			if err != nil {
-				return err
-			}
-			names := data.ChannelNames()
-			if !slices.Contains(names, channel) {
-				return core.Misusef("--channel %q: the channels are %s", channel, core.Join(names))
-			}
-			if architectures := data.Architectures(); arch == "" && len(architectures) > 0 {
-				arch = architectures[0]
-			}
-			now := time.Now()
-			graph := data.Graph(channel, arch, now)
-			clusters, err := countClusters(reports)
-			switch {
-			case err != nil:
-				return core.Misusef("--reports: %w", err)
-			case format == core.Text:
-				return printGraph(streams.Out, channel+", "+arch, graph, linesOf(graph, now), clusters)
-			case format == asDOT:
-				return printDOT(streams.Out, graph, linesOf(graph, now), clusters)
-			case reports != "":
-				return core.Misusef("--reports is for -o text and -o dot: JSON is what clients get")
-			default:
-				return format.PrintWhole(streams.Out, graph, nil)
-			}
-		},
+		RunE:              func(_ *cobra.Command, args []string) error { return d.run(args[0], streams) },
 	}
-	core.AddOutput(command, &format, core.Text, core.JSON, core.YAML, asDOT)
-	command.Flags().StringVar(&channel, "channel", "", "the `name` of the channel")
-	command.Flags().StringVar(&reports, "reports", "", "the `file` with the reports of \"runlevel updates serve\"")
+	core.AddOutput(command, &d.format, core.Text, core.JSON, core.YAML, asDOT)
+	command.Flags().StringVar(&d.channel, "channel", "", "the `name` of the channel")
+	command.Flags().StringVar(&d.reports, "reports", "", "the `file` with the reports of \"runlevel updates serve\"")
 	_ = command.RegisterFlagCompletionFunc("reports", core.CompleteFiles)
-	command.Flags().StringVar(&arch, "arch", "", "the `architecture` of the clusters (default: the first one)")
+	command.Flags().StringVar(&d.arch, "arch", "", "the `architecture` of the clusters (default: the first one)")
 	for flag, words := range map[string]func(*graphdata.Data) []string{
 		"channel": (*graphdata.Data).ChannelNames, "arch": (*graphdata.Data).Architectures,
 	} {
@@ -89,6 +67,35 @@ Exit codes: 0; 2 if the folder can't be used, or lacks the channel.
 		})
 	}
 	return command
+}
+
+func (d *drawing) run(folder string, streams core.Streams) error {
+	data, err := read(folder)
+	if err != nil {
+		return err
+	}
+	names := data.ChannelNames()
+	if !slices.Contains(names, d.channel) {
+		return core.Misusef("--channel %q: the channels are %s", d.channel, core.Join(names))
+	}
+	if architectures := data.Architectures(); d.arch == "" && len(architectures) > 0 {
+		d.arch = architectures[0]
+	}
+	now := time.Now()
+	graph := data.Graph(d.channel, d.arch, now)
+	clusters, err := countClusters(d.reports)
+	switch {
+	case err != nil:
+		return core.Misusef("--reports: %w", err)
+	case d.format == core.Text:
+		return printGraph(streams.Out, d.channel+", "+d.arch, graph, linesOf(graph, now), clusters)
+	case d.format == asDOT:
+		return printDOT(streams.Out, graph, linesOf(graph, now), clusters)
+	case d.reports != "":
+		return core.Misusef("--reports is for -o text and -o dot: JSON is what clients get")
+	default:
+		return d.format.PrintWhole(streams.Out, graph, nil)
+	}
 }
 
 // A line is an update, by indexes of nodes.

@@ -69,7 +69,7 @@ type Input struct {
 // Tests are the tests of a release that have not all passed.
 type Tests struct {
 	HasBegun bool
-	Failure  string // which of them failed; empty until they have ended
+	Failure  string // the failed ones; empty until they have ended
 }
 
 // Decide returns what should happen to a cluster.
@@ -170,8 +170,8 @@ func (d *decider) followUpdate() Decision {
 	}
 }
 
-// followTests decides on an update that is complete, and whose tests have not passed. A failed test does not heal, so the
-// update goes back at once, if it may.
+// followTests decides on a complete update whose tests have not all passed. A failed test does not heal, so
+// the update goes back at once, if it may.
 func (d *decider) followTests(text string, before *configv1.UpdateHistory) Decision {
 	updated := d.history[0].Version
 	switch {
@@ -181,12 +181,13 @@ func (d *decider) followTests(text string, before *configv1.UpdateHistory) Decis
 		return Decision{Action: Test, Reason: Testing, Message: text + ", and runs its tests"}
 	case d.policy.rollbackAfter == 0 || before == nil || before.Image == "":
 		return Decision{Reason: TestsFailed, IsHeld: true, Message: fmt.Sprintf(
-			"No automatic updates, since tests of %s failed: %s. Remove the request to continue, as with oc adm upgrade "+
-				"--clear", updated, d.Tests.Failure)}
+			"No automatic updates, since tests of %s failed: %s. Remove the request to continue, as with "+
+				"oc adm upgrade --clear", updated, d.Tests.Failure)}
 	}
 	return Decision{
 		Action: RollBack, Release: configv1.Release{Version: before.Version, Image: before.Image}, Reason: RollingBack,
-		Message: fmt.Sprintf("Goes back from %s to %s, since tests failed: %s", updated, before.Version, d.Tests.Failure),
+		Message: fmt.Sprintf("Goes back from %s to %s, since tests failed: %s", updated, before.Version,
+			d.Tests.Failure),
 	}
 }
 

@@ -136,7 +136,7 @@ type Update struct {
 	FromName, ToName string
 }
 
-// UpdatesTo returns the updates to a version that have no risk yet, in all channels and outside of them.
+// UpdatesTo returns the updates to a version that have no risk yet, also outside of channels.
 func (d *Data) UpdatesTo(version string) []Update {
 	var found []Update
 	for _, e := range d.edges {
