@@ -263,7 +263,7 @@ spec:
 	bad := s.push("1.0.2", shop+strings.ReplaceAll(smoke, "RESULT", "1"))
 	s.annotate(automatic.UpdatesAnnotation, "patch", "runlevel.dev/report-updates", reports.URL+"/reports")
 	s.serveUpdates(service, "stable", "", "1.0.0", s.options.Payload, "1.0.1", good)
-	s.until("the tests run", has(clusterversion.AutomaticUpdates, configv1.ConditionTrue, automatic.Testing))
+	s.until("the tests run", has(clusterversion.AutomaticUpdates, configv1.ConditionTrue, automatic.RunningTests))
 	s.until("the tests have passed", func(v *configv1.ClusterVersion) bool {
 		return isAt("1.0.1")(v) && requestsNothing(v)
 	})

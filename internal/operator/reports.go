@@ -125,9 +125,9 @@ func reportOf(v *configv1.ClusterVersion, hasTests bool) report.Report {
 		reported.Condition = report.RolledBack
 	case failing != nil && failing.Status == configv1.ConditionTrue:
 		reported.Condition, reported.Reason = report.Failed, failing.Reason
-	case automatics == automatic.TestsFailed, automatics == automatic.RollingBack:
+	case automatics == automatic.FailedTests, automatics == automatic.RollingBack:
 		reported.Condition, reported.Reason = report.Failed, automatics
-	case automatics == automatic.Testing, automatics == automatic.Updating && hasTests:
+	case automatics == automatic.RunningTests, automatics == automatic.Updating && hasTests:
 		reported.Condition = report.Began
 	case newest.State == configv1.CompletedUpdate:
 		reported.Condition = report.Succeeded

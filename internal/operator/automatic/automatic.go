@@ -51,8 +51,8 @@ const (
 	NoUpdate           = "NoUpdate"
 	Waiting            = "Waiting"
 	Updating           = "Updating"
-	Testing            = "Testing"
-	TestsFailed        = "TestsFailed"
+	RunningTests       = "RunningTests"
+	FailedTests        = "FailedTests"
 	RollingBack        = "RollingBack"
 )
 
@@ -176,11 +176,11 @@ func (d *decider) followTests(text string, before *configv1.UpdateHistory) Decis
 	updated := d.history[0].Version
 	switch {
 	case d.Tests.Failure == "" && d.Tests.HasBegun:
-		return Decision{Reason: Testing, Message: text + ", and runs its tests"}
+		return Decision{Reason: RunningTests, Message: text + ", and runs its tests"}
 	case d.Tests.Failure == "":
-		return Decision{Action: Test, Reason: Testing, Message: text + ", and runs its tests"}
+		return Decision{Action: Test, Reason: RunningTests, Message: text + ", and runs its tests"}
 	case d.policy.rollbackAfter == 0 || before == nil || before.Image == "":
-		return Decision{Reason: TestsFailed, IsHeld: true, Message: fmt.Sprintf(
+		return Decision{Reason: FailedTests, IsHeld: true, Message: fmt.Sprintf(
 			"No automatic updates, since tests of %s failed: %s. Remove the request to continue, as with "+
 				"oc adm upgrade --clear", updated, d.Tests.Failure)}
 	}
