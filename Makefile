@@ -17,10 +17,9 @@ PREFIX ?= $(HOME)/.local
 MEASURES = . ./floor
 PEERS = ./kubectl helm.sh/helm/v3/cmd/helm carvel.dev/kapp/cmd/kapp
 
-# Tests of a package wait more than they work, so more of them run side by side than there are processors. Packages run
-# one after the other: with two at a time, up to ten control planes are more than two processors can serve in time. A
-# machine that is far slower than ours has the time that it needs. The lint target runs vet.
-SUITE = $(GO) test -vet=off -parallel 4 -timeout 40m $(TESTFLAGS)
+# A machine that is far slower than ours has the time that it needs; more tests side by side than processors would starve
+# control planes there. The lint target runs vet.
+SUITE = $(GO) test -vet=off -timeout 60m $(TESTFLAGS)
 
 build: ## build bin/runlevel
 	@echo "compiling runlevel: some seconds, or about 5 minutes where Go has nothing of it in its cache yet; each package is named once it is compiled"
@@ -32,7 +31,7 @@ check: lint ## lint, then run the tests that need no control plane, in about a m
 
 test: lint build ## lint, then run all tests on a real control plane (set TESTFLAGS for go test's flags)
 	bin/runlevel sandbox build
-	$(SUITE) -p 1 ./...
+	$(SUITE) ./...
 	cd tools && $(SUITE) ./image ./rules
 	cd tools/release && $(SUITE) ./...
 	cd tools/helm && $(SUITE) -vet=all .
