@@ -17,9 +17,9 @@ PREFIX ?= $(HOME)/.local
 MEASURES = . ./floor
 PEERS = ./kubectl helm.sh/helm/v3/cmd/helm carvel.dev/kapp/cmd/kapp
 
-# A machine that is far slower than ours has the time that it needs; more tests side by side than processors would starve
-# control planes there. The lint target runs vet.
-SUITE = $(GO) test -vet=off -timeout 60m $(TESTFLAGS)
+# Tests wait more than they work, so more of them run side by side than there are processors. A machine that is
+# far slower than ours has the time that it needs. The lint target runs vet.
+SUITE = $(GO) test -vet=off -parallel 4 -timeout 60m $(TESTFLAGS)
 
 build: ## build bin/runlevel
 	@echo "compiling runlevel: some seconds, or about 5 minutes where Go has nothing of it in its cache yet; each package is named once it is compiled"

@@ -124,7 +124,10 @@ func launch(ctx context.Context, o Options, inputs startInputs, h *stateFolder) 
 	s.stop = sync.OnceValue(s.stopOnce)
 	s.components = childprocess.NewGroup(h.dir, s.Logs)
 	s.components.Changed = func() { _ = s.publish() }
-	s.components.Restarts = func(name string) bool { return !s.gate.IsOpen() && name != APIServer && name != Etcd }
+	s.components.Restarts = func(name string) bool {
+		isWaiting := !s.gate.IsOpen() || !s.isReady() // on a slow machine, even a ready API server may not answer in time
+		return isWaiting && name != APIServer && name != Etcd
+	}
 	defer func() {
 		if err != nil {
 			s.killAll()
@@ -218,6 +221,13 @@ func (s *Sandbox) becomeReady(ctx context.Context, o Options, crds []*unstructur
 	klog.FromContext(ctx).V(1).Info("ready", "sandbox", s.Name, "apiServer", s.Took.APIServer,
 		"everything", s.Took.Ready)
 	return s.publish()
+}
+
+// isReady reports whether everything has been ready.
+func (s *Sandbox) isReady() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Took.Ready > 0
 }
 
 // withLog adds the last lines of a component's log to an error.
