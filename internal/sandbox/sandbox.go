@@ -125,7 +125,8 @@ func launch(ctx context.Context, o Options, inputs startInputs, h *stateFolder) 
 	s.components = childprocess.NewGroup(h.dir, s.Logs)
 	s.components.Changed = func() { _ = s.publish() }
 	s.components.Restarts = func(name string) bool {
-		isWaiting := !s.gate.IsOpen() || !s.isReady() // on a slow machine, even a ready API server may not answer in time
+		// On a slow machine, even a ready API server may not answer in time.
+		isWaiting := !s.gate.IsOpen() || !s.isReady()
 		return isWaiting && name != APIServer && name != Etcd
 	}
 	defer func() {
