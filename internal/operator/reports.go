@@ -115,6 +115,7 @@ func reportOf(v *configv1.ClusterVersion, hasTests bool) report.Report {
 		reported.From = last.Version
 	}
 	failing := v1helpers.FindStatusCondition(v.Status.Conditions, clusterversion.Failing)
+	isOwn := v.Spec.DesiredUpdate != nil && v.Spec.DesiredUpdate.Image == newest.Image // not the next update
 	automatics := ""
 	if c := v1helpers.FindStatusCondition(v.Status.Conditions, clusterversion.AutomaticUpdates); c != nil {
 		automatics = c.Reason
@@ -127,7 +128,7 @@ func reportOf(v *configv1.ClusterVersion, hasTests bool) report.Report {
 		reported.Condition, reported.Reason = report.Failed, failing.Reason
 	case automatics == automatic.FailedTests, automatics == automatic.RollingBack:
 		reported.Condition, reported.Reason = report.Failed, automatics
-	case automatics == automatic.RunningTests, automatics == automatic.Updating && hasTests:
+	case automatics == automatic.RunningTests, automatics == automatic.Updating && hasTests && isOwn:
 		reported.Condition = report.Began
 	case newest.State == configv1.CompletedUpdate:
 		reported.Condition = report.Succeeded

@@ -10,6 +10,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 
+	"github.com/runlevel/runlevel/internal/operator/automatic"
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/updates/report"
 )
@@ -48,6 +49,22 @@ func TestReportsOfStates(t *testing.T) {
 		r := reportOf(newState(c.history, c.failing), false)
 		if got := string(r.Condition) + " " + r.Version + " from " + r.From + " " + r.Reason; got != c.want {
 			t.Errorf("%s, failing %q: %s, want %s", c.history, c.failing, got, c.want)
+		}
+	}
+}
+
+// TestReportsOfTestedUpdates: an update with tests is a success once they have passed. A release whose tests never ran
+// stays one while the next update is requested.
+func TestReportsOfTestedUpdates(t *testing.T) {
+	for requested, want := range map[string]report.Condition{"this": report.Began, "next": report.Succeeded} {
+		v := newState("1.0.1 1.0.0", "")
+		v.Status.History[0].Image = "this"
+		v.Spec.DesiredUpdate = &configv1.Update{Image: requested}
+		v.Status.Conditions = []configv1.ClusterOperatorStatusCondition{{
+			Type: clusterversion.AutomaticUpdates, Status: configv1.ConditionTrue, Reason: automatic.Updating,
+		}}
+		if got := reportOf(v, true).Condition; got != want {
+			t.Errorf("while %s is requested: %s, want %s", requested, got, want)
 		}
 	}
 }

@@ -36,8 +36,8 @@ func newGraph(streams core.Streams) *cobra.Command {
 		Short: "Draw the updates of a channel, as they are open now",
 		Long: `Draw the versions of a channel and the updates between them: those that are open for all clusters,
 those with risks, those in phases with the share of the clusters that may take them now, and those
-that are halted; and barriers and dead ends with their reasons. With --reports, also the number of
-clusters at each version, by their last reports. JSON is what clients get.
+that are halted; and barriers and dead ends with their reasons. With --reports, each version has
+its number of clusters, by their last reports. Clients get the JSON output.
 
 Exit codes: 0; 2 if the folder can't be used, or lacks the channel.
 
@@ -92,7 +92,7 @@ func (d *drawing) run(folder string, streams core.Streams) error {
 	case d.format == asDOT:
 		return printDOT(streams.Out, graph, linesOf(graph, now), clusters)
 	case d.reports != "":
-		return core.Misusef("--reports is for -o text and -o dot: JSON is what clients get")
+		return core.Misusef("--reports is for -o text and -o dot: clients get JSON without them")
 	default:
 		return d.format.PrintWhole(streams.Out, graph, nil)
 	}

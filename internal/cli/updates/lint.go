@@ -26,11 +26,10 @@ const lintHelp = `Find content that can be used, but is probably not meant: upda
 could go in circles; versions that no update of a channel leads to, or that clusters can't leave;
 versions that no release has, releases that no channel has, and phases without effect.
 
-With --to, also read the releases of a version and of those that are updated to it, and find what
-breaks in these updates, as "runlevel lint --previous" does, and with --rehearse as "runlevel
-rehearse" does. Only errors count that the release before does not have. With --write-risks, they
-become risks in blocked-edges: clusters are warned, and take no such update by themselves. Updates
-that have a risk are not checked again.
+With --to, lint the updates to a version, as "runlevel lint --previous" does. With --rehearse, try
+them as well. Errors that the release before has already are left out. With --write-risks, the
+others become risks in blocked-edges: clusters are warned, and take no such update by themselves.
+Updates with a risk are not checked again.
 
 Exit codes: 0; 1 for an update to an older version, or one that breaks; 2 if the folder or a release
 can't be used.
