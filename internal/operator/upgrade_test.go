@@ -88,9 +88,10 @@ func (u *upgrade) check(program, version string, history ...string) {
 	u.must(os.CopyFS(other, u.release("1.0.9", shop)))
 	holder := u.leader()
 	for _, line := range []string{u.older, u.newer} {
-		if out, code := u.runProgram(u.t, line, "status"); code != 0 || !strings.Contains(out, version) {
-			u.t.Errorf("%s status ends with %d:\n%s", line, code, out)
-		}
+		u.await(line+" status shows that "+version+" is kept in place", func() bool {
+			out, code := u.runProgram(u.t, line, "status")
+			return code == 0 && strings.Contains(out, version)
+		})
 		if out, code := u.runProgram(u.t, line, "apply", other, "--yes"); code != 1 || !strings.Contains(out, holder) {
 			u.t.Errorf("%s apply ends with %d, and the lock is held by %s:\n%s", line, code, holder, out)
 		}

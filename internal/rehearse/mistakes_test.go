@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -42,6 +43,7 @@ func TestMistakes(t *testing.T) {
 	sandboxtest.NeedControlPlane(t)
 	report, err := rehearse.Run(t.Context(), rehearse.Options{
 		Old: parse(t, before, "1.0.0"), New: parse(t, after, "1.1.0"), Sandbox: sandbox.Options{Nodes: 6},
+		Patience: 30 * time.Second, // the machine may be slow, and runs more than 1,000 pods
 		Progress: func(line string) {
 			t.Log(line)
 		},
@@ -52,14 +54,15 @@ func TestMistakes(t *testing.T) {
 	var rehearsed, together mistakes.Table
 	for i, m := range all {
 		outcome := linted[m.Name]
+		var found []string
 		if isRehearsed(m, outcome) {
-			found := findingsOf(report, i)
+			found = findingsOf(report, i)
 			rehearsed.Add(m, m.Outcome(found))
 			outcome = better(outcome, m.Outcome(found))
 		}
 		together.Add(m, outcome)
 		if outcome != "found" && outcome != "quiet" {
-			t.Logf("%s %s (%s): %s", outcome, m.Name, m.Because, m.Missed)
+			t.Logf("%s %s (%s): %s %s", outcome, m.Name, m.Because, m.Missed, found)
 		}
 	}
 	checkBounds(t, &together)

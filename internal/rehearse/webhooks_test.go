@@ -1,6 +1,7 @@
 package rehearse_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -69,24 +70,28 @@ func TestWebhooks(t *testing.T) {
 		}},
 	} {
 		t.Run(fmt.Sprintf("%d real nodes", c.nodes), func(t *testing.T) {
-			report, err := rehearse.On(t.Context(), config, rehearse.Options{
-				New: parse(t, held, "1.0.0"), Sandbox: sandbox.Options{RealNodes: c.nodes}, Down: true,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var found strings.Builder
-			for _, seen := range report.Observations {
-				fmt.Fprintf(&found, "%s: %s\n", seen.Object, seen.Message)
-			}
-			for _, want := range c.want {
-				if !strings.Contains(found.String(), want) {
-					t.Errorf("%q is not among the findings:\n%s", want, found.String())
+			// An API server may know a new webhook only after a moment.
+			sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
+				report, err := rehearse.On(ctx, config, rehearse.Options{
+					New: parse(t, held, "1.0.0"), Sandbox: sandbox.Options{RealNodes: c.nodes}, Down: true,
+				})
+				if err != nil {
+					return err
 				}
-			}
-			if isCalled := strings.Contains(found.String(), "failed calling"); isCalled != (c.nodes > 0) {
-				t.Errorf("webhooks are called: %t", isCalled)
-			}
+				var found strings.Builder
+				for _, seen := range report.Observations {
+					fmt.Fprintf(&found, "%s: %s\n", seen.Object, seen.Message)
+				}
+				for _, want := range c.want {
+					if !strings.Contains(found.String(), want) {
+						return fmt.Errorf("%q is not among the findings:\n%s", want, found.String())
+					}
+				}
+				if isCalled := strings.Contains(found.String(), "failed calling"); isCalled != (c.nodes > 0) {
+					return fmt.Errorf("webhooks are called: %t", isCalled)
+				}
+				return nil
+			})
 		})
 	}
 }
