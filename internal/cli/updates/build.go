@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/oci"
 	"github.com/runlevel/runlevel/internal/release/signature/sigstore"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/updates/graphdata"
@@ -34,23 +35,30 @@ see updates that are open for all: build again when a ramp has ended, for exampl
 With --reports, updates that failed on too many clusters are halted: each adds a line to halts.yaml,
 as if the service had added it. Ramps that wait for successes begin.
 
+With --push, the files are also written to a registry, as "oras push" does: clusters follow a
+channel when spec.upstream is oci://IMAGE.
+
 With --sign-key, each file FILE has a signature FILE.sig, which "cosign verify-blob" verifies. A
 password is read from COSIGN_PASSWORD, or asked on the terminal.
 
-Exit codes: 0; 1 if a file can't be written; 2 if the folder or the key can't be used.
+Exit codes: 0; 1 if a file can't be written or pushed; 2 if the folder or the key can't be used.
 
 ` + folderHelp
 
 const (
 	indexFile       = "index.json" // has the list of the files
 	signatureSuffix = ".sig"
+	deleted         = "deleted"
+	graphsType      = "application/vnd.runlevel.update-graphs" // of the files in a registry
 )
 
 // A build is one run of the verb.
 type build struct {
-	out, keyFile, reports string // flags
-	format                core.Output
+	out, keyFile, reports, image string // flags
+	isInsecure                   bool
+	format                       core.Output
 
+	target oci.Location         // parsed image
 	key    *sigstore.PrivateKey // nil if nothing is signed
 	renews bool                 // the earlier files were signed by another key, or not at all
 	report BuildReport
@@ -80,6 +88,9 @@ func newBuild(streams core.Streams) *cobra.Command {
 		Long:  buildHelp,
 		Example: `  runlevel updates build ./graph-data --out /var/www/updates
 
+  # Into a registry, for clusters with spec.upstream: oci://registry.example/updates:latest
+  runlevel updates build ./graph-data --out ./updates --push registry.example/updates:latest
+
   # Signed, and verified
   runlevel updates build ./graph-data --out ./updates --sign-key cosign.key
   cosign verify-blob --key cosign.pub --signature updates/stable/amd64.json.sig updates/stable/amd64.json`,
@@ -89,7 +100,16 @@ func newBuild(streams core.Streams) *cobra.Command {
 			if b.out == "" {
 				return core.Misusef("pass --out with the folder to write to")
 			}
+			if b.image != "" {
+				var err error
+				if b.target, err = oci.ParseTarget(b.image, "latest", b.isInsecure); err != nil {
+					return core.Misusef("--push %s: %w", b.image, err)
+				}
+			}
 			if err := b.run(command.Context(), args[0], streams); err != nil {
+				return err
+			}
+			if err := b.push(command.Context()); err != nil {
 				return err
 			}
 			return b.format.PrintWhole(streams.Out, b.report, b.report.print)
@@ -101,6 +121,8 @@ func newBuild(streams core.Streams) *cobra.Command {
 		"sign with the private key in this `file`, also as cosign encrypts it")
 	command.Flags().StringVar(&b.reports, "reports", "",
 		"judge the reports in this `file` of \"runlevel updates serve\", and halt updates in DIR")
+	command.Flags().StringVar(&b.image, "push", "", "also write the files to this `image`, with a tag, in a registry")
+	command.Flags().BoolVar(&b.isInsecure, "insecure", false, core.InsecureUsage)
 	_ = command.RegisterFlagCompletionFunc("sign-key", core.CompleteFiles)
 	_ = command.RegisterFlagCompletionFunc("reports", core.CompleteFiles)
 	_ = command.MarkFlagDirname("out")
@@ -202,10 +224,48 @@ func (b *build) finish(earlier []BuiltFile) error {
 		}
 		path := filepath.Join(b.out, file.Path)
 		err = errors.Join(remove(path), remove(path+signatureSuffix))
-		file.State = "deleted"
+		file.State = deleted
 		b.report.Files = append(b.report.Files, file)
 	}
 	return err
+}
+
+// push writes the files to a registry, if there is an image to write to.
+func (b *build) push(ctx context.Context) (err error) {
+	if b.image == "" {
+		return nil
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("push %s: %w", b.target, err)
+		}
+	}()
+	paths := []string{indexFile}
+	for _, file := range b.report.Files {
+		if file.State != deleted {
+			paths = append(paths, file.Path)
+		}
+	}
+	files := map[string][]byte{}
+	for _, path := range paths {
+		for _, name := range []string{path, path + signatureSuffix} {
+			text, err := os.ReadFile(filepath.Join(b.out, filepath.FromSlash(name)))
+			if err == nil {
+				files[name] = text
+			} else if name == path || !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	target, err := oci.Create(ctx, b.target, oci.Options{Insecure: b.isInsecure})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, target.Close()) }()
+	if err := oci.PutFiles(ctx, target, graphsType, files, b.target.Identifier); err != nil {
+		return err
+	}
+	return target.Commit(ctx)
 }
 
 // remove deletes a file; it may not exist.

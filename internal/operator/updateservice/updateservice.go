@@ -1,6 +1,6 @@
 // Package updateservice fetches the updates of a version from an update service. It speaks the protocol of OpenShift's
 // update service (Cincinnati): one GET request, answered by a graph of versions, of edges between them, and of edges
-// that have risks. Our own update service adds edges that open in phases.
+// that have risks. Our own update service adds edges that open in phases. A registry can have the graphs, too.
 //
 // The answer of a service is not trusted: it is bounded, and updates that a ClusterVersion could not hold, or whose
 // image is not named by digest, are left out with a reason. The package neither evaluates risks nor keeps answers.
@@ -13,13 +13,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/blang/semver/v4"
 
+	"github.com/runlevel/runlevel/internal/oci"
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
@@ -62,6 +66,13 @@ func Fetch(ctx context.Context, client *http.Client, query Query) (*clusterversi
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxDuration)
 	defer cancel()
+	if address.Scheme == registryScheme {
+		text, err := query.readFile(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return read(text, query)
+	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
 	if err != nil {
 		return nil, &reason.Error{Reason: InvalidURI, Message: "spec.upstream is not the URL of a service"}
@@ -101,6 +112,28 @@ func Fetch(ctx context.Context, client *http.Client, query Query) (*clusterversi
 	return offer, err
 }
 
+// registryScheme is the scheme of an upstream in a registry, with the files of "runlevel updates build --push".
+const registryScheme = "oci"
+
+// readFile returns the graph of the channel and the architecture from a registry.
+func (q Query) readFile(ctx context.Context) ([]byte, error) {
+	image := strings.TrimPrefix(q.URL, registryScheme+"://")
+	location, err := oci.ParseRegistry(image, q.Insecure)
+	if err != nil {
+		return nil, &reason.Error{Reason: InvalidURI, Message: "spec.upstream is " + err.Error()}
+	}
+	name := q.Channel + "/" + q.Architecture + ".json"
+	text, err := oci.ReadFile(ctx, location, name, oci.Options{Insecure: q.Insecure})
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		message := fmt.Sprintf("%s has no file %s: spec.channel is none of its channels", short(image), short(name))
+		return nil, &reason.Error{Reason: ResponseFailed, Message: message}
+	case err != nil:
+		return nil, &reason.Error{Reason: RemoteFailed, Message: "read " + short(image), Err: cause(err)}
+	}
+	return text, nil
+}
+
 // address returns the URL of the query, or why there is none.
 func (q Query) address() (*url.URL, error) {
 	if q.URL == "" {
@@ -111,10 +144,11 @@ func (q Query) address() (*url.URL, error) {
 		}
 	}
 	address, err := url.Parse(q.URL)
-	if err != nil || address.Host == "" || address.Scheme != "https" && address.Scheme != "http" {
+	if err != nil || address.Host == "" || !slices.Contains([]string{"https", "http", registryScheme}, address.Scheme) {
 		return nil, &reason.Error{
-			Reason:  InvalidURI,
-			Message: "spec.upstream is not the URL of a service: write https://HOST/PATH",
+			Reason: InvalidURI,
+			Message: "spec.upstream is not the URL of a service: write https://HOST/PATH, or " +
+				"oci://REGISTRY/REPOSITORY:TAG",
 		}
 	}
 	if address.Scheme == "http" && !q.Insecure {

@@ -15,8 +15,10 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/internal/oci"
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/operator/updateservice"
+	"github.com/runlevel/runlevel/internal/sandbox/imageregistry"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/internal/updates/phase"
 )
@@ -90,6 +92,52 @@ func TestQueryOfTheUpdateService(t *testing.T) {
 }
 
 // TestOmittedUpdates offers a valid update, and an invalid one.
+// TestGraphInARegistry reads the graph of a channel from files in a registry.
+func TestGraphInARegistry(t *testing.T) {
+	registry := imageregistry.Start()
+	t.Cleanup(registry.Close)
+	location, err := oci.ParseTarget(registry.Host+"/shop/updates:latest", "", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := oci.Create(t.Context(), location, oci.Options{Insecure: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer target.Close()
+	graph := fmt.Sprintf(`{"nodes": [{"version": "1.0.0", "payload": %q}, {"version": "1.0.1", "payload": %q}],
+		"edges": [[0, 1]]}`, image("a"), image("b"))
+	files := map[string][]byte{"stable/amd64.json": []byte(graph), "index.json": []byte("{}")}
+	if err := oci.PutFiles(t.Context(), target, "application/vnd.runlevel.update-graphs", files, "latest"); err != nil {
+		t.Fatal(err)
+	}
+	query := updateservice.Query{
+		URL: "oci://" + location.String(), Channel: "stable", Version: "1.0.0", Architecture: "amd64", Insecure: true,
+	}
+	offer, err := updateservice.Fetch(t.Context(), http.DefaultClient, query)
+	if err != nil || len(offer.Updates) != 1 || offer.Updates[0].Version != "1.0.1" {
+		t.Errorf("got %+v, %v", offer, err)
+	}
+	for want, change := range map[string]func(*updateservice.Query){
+		"VersionNotFound": func(q *updateservice.Query) { q.Version = "1.0.7" },
+		"ResponseFailed: " + location.String() + " has no file fast/amd64.json: spec.channel is none of its channels": func(
+			q *updateservice.Query) {
+			q.Channel = "fast"
+		},
+		"RemoteFailed: read " + registry.Host + "/shop/other:latest: ": func(q *updateservice.Query) {
+			q.URL = "oci://" + registry.Host + "/shop/other:latest"
+		},
+		"InvalidURI: spec.upstream is not an image reference": func(q *updateservice.Query) {
+			q.URL = "oci://shop/updates"
+		},
+	} {
+		_, err := updateservice.Fetch(t.Context(), http.DefaultClient, with(query, change))
+		if got := fmt.Sprintf("%s: %v", reason.Of(err), err); !strings.HasPrefix(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
 func TestOmittedUpdates(t *testing.T) {
 	const risk = `"risks": [{"name": "Disks", "url": "https://example.com", "message": "slow", "matchingRules": [{"type": "Always"}]}]`
 	build := func(rest string) string {
@@ -242,6 +290,8 @@ func TestInvalidAnswers(t *testing.T) {
 	}
 	away.URL = "http://user:secret@" + listener.Addr().String()
 	listener.Close()
+	const notAService = "spec.upstream is not the URL of a service: write https://HOST/PATH, or " +
+		"oci://REGISTRY/REPOSITORY:TAG"
 	address, query := server.Listener.Addr().String(), build("stable")
 	for what, c := range map[string]struct {
 		query        updateservice.Query
@@ -250,9 +300,9 @@ func TestInvalidAnswers(t *testing.T) {
 		"no service": {updateservice.Query{}, "NoUpstream",
 			"no update service is configured: set spec.upstream to its URL, and spec.channel to one of its channels"},
 		"a file": {with(query, func(q *updateservice.Query) { q.URL = "file:///etc/passwd" }), "InvalidURI",
-			"spec.upstream is not the URL of a service: write https://HOST/PATH"},
+			notAService},
 		"no URL": {with(query, func(q *updateservice.Query) { q.URL = "http://a b:x" }), "InvalidURI",
-			"spec.upstream is not the URL of a service: write https://HOST/PATH"},
+			notAService},
 		"plain http": {with(query, func(q *updateservice.Query) { q.Insecure = false }), "InvalidURI",
 			"spec.upstream is of plain http, where anyone on the way could offer an image: use https, or start the " +
 				"operator with --insecure-registry"},

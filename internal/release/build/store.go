@@ -44,14 +44,11 @@ func (m *memoryStore) addJSON(kind types.MediaType, value any) (v1.Descriptor, e
 	return m.add(kind, content), nil
 }
 
-// emptyType is the type of the configuration of a manifest without an image.
-const emptyType types.MediaType = "application/vnd.oci.empty.v1+json"
-
 // addReferrer adds a document about an image.
 func (m *memoryStore) addReferrer(subject v1.Descriptor, kind types.MediaType, content []byte) error {
 	described, err := m.addJSON(types.OCIManifestSchema1, v1.Manifest{
 		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: string(kind),
-		Config:  m.add(emptyType, []byte("{}")),
+		Config:  m.add(oci.EmptyType, []byte("{}")),
 		Layers:  []v1.Descriptor{m.add(kind, content)},
 		Subject: &v1.Descriptor{MediaType: subject.MediaType, Size: subject.Size, Digest: subject.Digest},
 	})

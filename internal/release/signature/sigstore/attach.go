@@ -115,7 +115,7 @@ func (k *PrivateKey) AddBundle(ctx context.Context, images oci.Target, image v1.
 	}
 	return oci.PutImage(ctx, images, v1.Manifest{
 		ArtifactType: string(bundleType),
-		Config:       v1.Descriptor{MediaType: emptyType},
+		Config:       v1.Descriptor{MediaType: oci.EmptyType},
 		Layers:       []v1.Descriptor{layer},
 		Subject:      &v1.Descriptor{MediaType: image.MediaType, Digest: image.Digest, Size: image.Size},
 		Annotations: map[string]string{

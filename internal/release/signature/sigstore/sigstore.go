@@ -36,7 +36,6 @@ const (
 const (
 	simpleSigningType types.MediaType = "application/vnd.dev.cosign.simplesigning.v1+json"
 	bundleType        types.MediaType = "application/vnd.dev.sigstore.bundle.v0.3+json"
-	emptyType         types.MediaType = "application/vnd.oci.empty.v1+json"
 
 	signatureAnnotation = "dev.cosignproject.cosign/signature"
 	predicateAnnotation = "dev.sigstore.bundle.predicateType"
@@ -153,7 +152,7 @@ func findBundles(ctx context.Context, images oci.Store, digest v1.Hash) ([]Signa
 	read := 0
 	for _, described := range referrers {
 		// some registries list the type of the config instead
-		if !slices.Contains([]string{"", string(bundleType), string(emptyType)}, described.ArtifactType) {
+		if !slices.Contains([]string{"", string(bundleType), string(oci.EmptyType)}, described.ArtifactType) {
 			continue
 		}
 		signature := Signature{Format: Bundle, Name: "bundle " + described.Digest.String(), Err: errAttestation}
