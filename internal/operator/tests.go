@@ -10,6 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/operator/automatic"
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
+	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session/releasetest"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -78,13 +79,17 @@ func (r *currentRelease) runTests() {
 	m.update(func() { r.tests = result })
 }
 
-// testFailure runs the tests of a release, and returns those that have failed, in one line; "" if all have passed.
+// testFailure runs the tests of a release, and returns those that have failed, in one line; "" if all have passed. The
+// record has the results, too.
 func (m *stateMachine) testFailure(ctx context.Context, release *payload.Payload) (string, error) {
 	_, err := releasetest.Check(ctx, m.cluster, m.options.Namespace, payload.DefaultName, release.Tests)
 	if err != nil {
 		return "", err
 	}
 	report := releasetest.Run(ctx, m.cluster, release, release.Tests, releasetest.Options{Logs: releasetest.NoLogs})
+	if err := m.session.Note(ctx, func(known *record.Record) { report.NoteIn(known) }); err != nil {
+		ctrl.Log.WithName("tests").Error(err, "results not recorded")
+	}
 	var failed []string
 	for _, result := range report.Tests {
 		if result.State != releasetest.Passed {

@@ -11,10 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session/keep"
 	"github.com/runlevel/runlevel/internal/session/notify"
 	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -54,6 +56,7 @@ type Session struct {
 	wasLost    bool       // another process may have had the lock since the last apply
 	known      []entryKey // possible newest entries of the record if no other process has applied anything
 	keeper     *keep.Keeper
+	journal    *object.Journal // that of the payload which is kept in place
 	isReleased bool
 }
 
@@ -218,10 +221,12 @@ func (s *Session) apply(ctx context.Context, release *payload.Payload, options O
 	held, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(hold.Context(), func() { end(context.Cause(hold.Context())) })()
-	r.onKeep = func(keeper *keep.Keeper) { s.set(func() { s.keeper = keeper }) }
+	r.onKeep = func(keeper *keep.Keeper) { s.set(func() { s.keeper, s.journal = keeper, r.journal }) }
 	r.outcome.Err = r.applyUnder(held, hold)
 	r.notifier.end(ctx)
-	s.set(func() { s.keeper, s.known, s.wasLost = nil, r.known, s.wasLost && !r.outcome.IsSame })
+	s.set(func() {
+		s.keeper, s.journal, s.known, s.wasLost = nil, nil, r.known, s.wasLost && !r.outcome.IsSame
+	})
 	if lost := hold.Check(context.WithoutCancel(ctx)); lost != nil {
 		r.outcome.Err = s.lose(r.outcome.Err)
 	}
@@ -256,6 +261,17 @@ func (s *Session) Kept() *keep.Keeper {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.keeper
+}
+
+// Note changes the record of the release, if a payload is kept in place.
+func (s *Session) Note(ctx context.Context, change func(*record.Record)) error {
+	s.mu.Lock()
+	journal := s.journal
+	s.mu.Unlock()
+	if journal == nil {
+		return nil
+	}
+	return journal.Note(ctx, change)
 }
 
 // begin supersedes the apply that runs, and waits until it has ended. The context that it returns ends when the

@@ -67,18 +67,26 @@ func (r *ResultRecorder) write(ctx context.Context, store *record.Store, report 
 		return err
 	}
 	known, _, err := store.Load(ctx)
-	if newest := known.Newest(); err == nil && newest != nil && newest.Version == report.Version &&
-		newest.Hash == report.hash {
-		var ids []kinds.ID
-		for _, result := range report.Tests {
-			if result.hasEnded() {
-				ids = append(ids, result.Object)
-			}
-		}
-		newest.NoteTests(ids, report.failures())
+	if err == nil && report.NoteIn(known) {
 		err = store.Save(ctx, known)
 	}
 	return errors.Join(err, hold.Release(nil))
+}
+
+// NoteIn notes the results in a record, and returns true, if its newest version is the tested one.
+func (r *Report) NoteIn(known *record.Record) bool {
+	newest := known.Newest()
+	if newest == nil || newest.Version != r.Version || newest.Hash != r.hash {
+		return false
+	}
+	var ids []kinds.ID
+	for _, result := range r.Tests {
+		if result.hasEnded() {
+			ids = append(ids, result.Object)
+		}
+	}
+	newest.NoteTests(ids, r.failures())
+	return true
 }
 
 // hasEnded reports whether a test was neither left out nor interrupted.
