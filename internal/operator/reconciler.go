@@ -138,6 +138,9 @@ func (r *reconciler) reconcile(ctx context.Context, version *configv1.ClusterVer
 			clusterversion.ReleaseProblem{Wait: apply.Wait{For: unread.Error(), Reason: reason.Of(unread)}})
 	}
 	decision, next := r.decide(version, clusterversion.Next(completed.Status, observed), observed)
+	if observed.Retrieved != nil {
+		r.machine.reporter.follow(version, next, recorded.ReportID, observed.Now)
+	}
 	if decision.Action != "" && unread == nil && equality.Semantic.DeepEqual(version.Status, next) {
 		return r.carryOut(ctx, version, decision)
 	}
@@ -203,8 +206,7 @@ func (r *reconciler) observe(
 	observed.Acceptance, observed.Applied, observed.Preflight = out.Acceptance, out.Applied, out.Preflight
 	observed.Retrieved = r.machine.updates.follow(version, observed.Applied)
 	if observed.Retrieved != nil {
-		hasTests := r.machine.unpassedTests() != nil
-		problem := r.machine.reporter.follow(version, inputs.record.ReportID, hasTests, observed.Now)
+		_, problem := r.machine.reporter.url(version)
 		observed.Retrieved.Problem = cmp.Or(observed.Retrieved.Problem, problem)
 	}
 	if observed.Applied != nil && len(observed.Applied.MissingOperators) > 0 {

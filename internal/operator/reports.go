@@ -79,22 +79,27 @@ func (r *reporter) run(ctx context.Context) error {
 	}
 }
 
-// follow has the state of a ClusterVersion reported if it has changed, and returns the error in the annotation. The ID
-// is the one of the record; without one, nothing has been applied yet. HasTests is true if tests have not all passed.
-func (r *reporter) follow(v *configv1.ClusterVersion, id string, hasTests bool, now time.Time) (problem string) {
+// url returns the URL to report to, or the error in the annotation.
+func (r *reporter) url(v *configv1.ClusterVersion) (text, problem string) {
+	text, isSet := v.Annotations[reportsAnnotation]
+	address, err := url.Parse(text)
+	if isSet && (err != nil || address.Host == "" ||
+		address.Scheme != "https" && (address.Scheme != "http" || !r.insecure)) {
+		return "", "The annotation " + reportsAnnotation + " is not a URL: write https://HOST/reports"
+	}
+	return text, ""
+}
+
+// follow has the next status of a ClusterVersion reported if it has changed. The ID is the one of the record; without
+// one, nothing has been applied yet.
+func (r *reporter) follow(v *configv1.ClusterVersion, status configv1.ClusterVersionStatus, id string, now time.Time) {
 	var next delivery
-	if text, isSet := v.Annotations[reportsAnnotation]; isSet {
-		address, err := url.Parse(text)
-		if err != nil || address.Host == "" || address.Scheme != "https" && (address.Scheme != "http" || !r.insecure) {
-			return "The annotation " + reportsAnnotation + " is not a URL: write https://HOST/reports"
-		}
-		if id != "" && len(v.Status.History) > 0 {
-			next = delivery{text, reportOf(v, hasTests)}
-			next.report.ID, next.report.Ring, next.report.Time = id, v.Labels[ringLabel], now
-		}
+	if text, _ := r.url(v); text != "" && id != "" && len(status.History) > 0 {
+		next = delivery{text, reportOf(status)}
+		next.report.ID, next.report.Ring, next.report.Time = id, v.Labels[ringLabel], now
 	}
 	if next.isSame(r.last) {
-		return ""
+		return
 	}
 	r.last = next
 	select {
@@ -102,22 +107,20 @@ func (r *reporter) follow(v *configv1.ClusterVersion, id string, hasTests bool, 
 	default:
 	}
 	r.states <- next
-	return ""
 }
 
 // reportOf returns the state of the newest update. A rollback is a state of the update before. Messages of conditions
 // stay on the cluster: they name its objects. An automatic update with tests is a success once they have passed.
-func reportOf(v *configv1.ClusterVersion, hasTests bool) report.Report {
-	history := v.Status.History
+func reportOf(status configv1.ClusterVersionStatus) report.Report {
+	history := status.History
 	newest := history[0]
 	reported := report.Report{Version: newest.Version}
 	if last := clusterversion.LastCompleted(history[1:]); last != nil {
 		reported.From = last.Version
 	}
-	failing := v1helpers.FindStatusCondition(v.Status.Conditions, clusterversion.Failing)
-	isOwn := v.Spec.DesiredUpdate != nil && v.Spec.DesiredUpdate.Image == newest.Image // not the next update
+	failing := v1helpers.FindStatusCondition(status.Conditions, clusterversion.Failing)
 	automatics := ""
-	if c := v1helpers.FindStatusCondition(v.Status.Conditions, clusterversion.AutomaticUpdates); c != nil {
+	if c := v1helpers.FindStatusCondition(status.Conditions, clusterversion.AutomaticUpdates); c != nil {
 		automatics = c.Reason
 	}
 	switch {
@@ -128,7 +131,7 @@ func reportOf(v *configv1.ClusterVersion, hasTests bool) report.Report {
 		reported.Condition, reported.Reason = report.Failed, failing.Reason
 	case automatics == automatic.FailedTests, automatics == automatic.RollingBack:
 		reported.Condition, reported.Reason = report.Failed, automatics
-	case automatics == automatic.RunningTests, automatics == automatic.Updating && hasTests && isOwn:
+	case automatics == automatic.RunningTests:
 		reported.Condition = report.Began
 	case newest.State == configv1.CompletedUpdate:
 		reported.Condition = report.Succeeded

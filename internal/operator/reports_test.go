@@ -46,7 +46,7 @@ func TestReportsOfStates(t *testing.T) {
 		{"1.0.2 ~1.0.1 1.0.0", "", "Succeeded 1.0.2 from 1.0.0 "},
 		{"~1.0.0 1.0.1 1.0.0", "Slow", "RolledBack 1.0.1 from 1.0.0 "},
 	} {
-		r := reportOf(newState(c.history, c.failing), false)
+		r := reportOf(newState(c.history, c.failing).Status)
 		if got := string(r.Condition) + " " + r.Version + " from " + r.From + " " + r.Reason; got != c.want {
 			t.Errorf("%s, failing %q: %s, want %s", c.history, c.failing, got, c.want)
 		}
@@ -56,15 +56,16 @@ func TestReportsOfStates(t *testing.T) {
 // TestReportsOfTestedUpdates: an update with tests is a success once they have passed. A release whose tests never ran
 // stays one while the next update is requested.
 func TestReportsOfTestedUpdates(t *testing.T) {
-	for requested, want := range map[string]report.Condition{"this": report.Began, "next": report.Succeeded} {
-		v := newState("1.0.1 1.0.0", "")
-		v.Status.History[0].Image = "this"
-		v.Spec.DesiredUpdate = &configv1.Update{Image: requested}
-		v.Status.Conditions = []configv1.ClusterOperatorStatusCondition{{
-			Type: clusterversion.AutomaticUpdates, Status: configv1.ConditionTrue, Reason: automatic.Updating,
+	for reason, want := range map[string]report.Condition{
+		automatic.RunningTests: report.Began, automatic.FailedTests: report.Failed,
+		automatic.Updating: report.Succeeded,
+	} {
+		status := newState("1.0.1 1.0.0", "").Status
+		status.Conditions = []configv1.ClusterOperatorStatusCondition{{
+			Type: clusterversion.AutomaticUpdates, Status: configv1.ConditionTrue, Reason: reason,
 		}}
-		if got := reportOf(v, true).Condition; got != want {
-			t.Errorf("while %s is requested: %s, want %s", requested, got, want)
+		if got := reportOf(status).Condition; got != want {
+			t.Errorf("%s: %s, want %s", reason, got, want)
 		}
 	}
 }
@@ -83,9 +84,10 @@ func TestReportsAreSentUntilTheyAreAccepted(t *testing.T) {
 		}
 		follow := func(v *configv1.ClusterVersion) {
 			t.Helper()
-			if problem := r.follow(v, "an-id", false, time.Now()); problem != "" {
+			if _, problem := r.url(v); problem != "" {
 				t.Error(problem)
 			}
+			r.follow(v, v.Status, "an-id", time.Now())
 		}
 		follow(newState("~1.0.1 1.0.0", "")) // it is replaced before it is read
 		follow(newState("~1.0.1 1.0.0", "Slow"))
@@ -118,7 +120,7 @@ func TestReportsAreSentUntilTheyAreAccepted(t *testing.T) {
 		}
 		for _, bad := range []string{"", "updates.example", "http://updates.example", "ftp://a.example", "https://"} {
 			silent.Annotations[reportsAnnotation] = bad
-			got := r.follow(silent, "an-id", false, time.Now())
+			_, got := r.url(silent)
 			if !strings.HasPrefix(got, "The annotation runlevel.dev/report-updates is not a URL") {
 				t.Errorf("of %q: %s", bad, got)
 			}
