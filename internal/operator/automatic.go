@@ -51,9 +51,11 @@ func (r *reconciler) carryOut(ctx context.Context, version *configv1.ClusterVers
 	object.SetName(version.Name)
 	object.SetResourceVersion(version.ResourceVersion)
 	if decision.Action != automatic.Withdraw {
-		object.Object["spec"] = map[string]any{"desiredUpdate": map[string]any{
-			"version": decision.Release.Version, "image": decision.Release.Image,
-		}}
+		update := map[string]any{"version": decision.Release.Version, "image": decision.Release.Image}
+		if decision.Action == automatic.Check {
+			update["mode"] = string(configv1.UpdateModePreflight)
+		}
+		object.Object["spec"] = map[string]any{"desiredUpdate": update}
 	}
 	resource, err := r.cluster.FindKind(ctx, kinds.ClusterVersion)
 	if err != nil {

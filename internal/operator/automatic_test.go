@@ -18,6 +18,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/operator/automatic"
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/updates/report"
 )
 
@@ -130,8 +131,28 @@ func TestAClusterUpdatesItself(t *testing.T) {
 	}
 	s.annotate(automatic.UpdatesAnnotation, "minor")
 	s.until("it takes the minor version", isAt("1.1.0"))
+	s.waitForPreflight(service)
 	s.annotate(automatic.UpdatesAnnotation, "")
 	s.until("the condition ends", has(clusterversion.AutomaticUpdates, "", ""))
+}
+
+// waitForPreflight has a cluster at 1.1.0 wait while the preflight of a version fails, and take a later one.
+func (s *stage) waitForPreflight(service *graphServer) {
+	s.t.Helper()
+	current := s.version().Status.Desired.Image
+	bad, good := s.push("1.1.1", shop+refusedService), s.push("1.1.2", shop)
+	s.serveUpdates(service, "bad", "", "1.1.0", current, "1.1.1", bad)
+	s.until("the preflight fails", has(clusterversion.AutomaticUpdates, configv1.ConditionFalse, "FailedPreflight"))
+	s.until("the failure is a risk", offers("1.1.1 Recommended=False PreflightRefusedObject"))
+	waits := s.until("it waits", hasMessage(clusterversion.AutomaticUpdates,
+		"No automatic update to 1.1.1 until its preflight passes: see PreflightPassed"))
+	if update := waits.Spec.DesiredUpdate; update == nil || update.Mode != configv1.UpdateModePreflight ||
+		waits.Status.History[0].Version != "1.1.0" {
+		s.t.Errorf("it requests %+v\n%s", update, s.text())
+	}
+	s.serveUpdates(service, "good", "", "1.1.0", current, "1.1.1", bad, "1.1.2", good)
+	s.until("it takes the later version", isAt("1.1.2"))
+	s.until("the request is withdrawn", requestsNothing)
 }
 
 // requestsNothing is a test of there being no request of a release.
@@ -278,6 +299,9 @@ spec:
 	}
 	if got := s.announced("ReleaseTestFailed"); !strings.HasPrefix(got, "Tests of 1.0.2 failed: Job shop/smoke: ") {
 		t.Errorf("events: %q", got)
+	}
+	if out, _ := s.runProgram(t, sandboxtest.Program(t, "runlevel"), "list"); !strings.Contains(out, "FailedTests") {
+		t.Errorf("runlevel list does not show the failed test:\n%s", out)
 	}
 	s.annotate(automatic.RollbackAnnotation, "1h")
 	s.until("it goes back", func(v *configv1.ClusterVersion) bool {

@@ -12,9 +12,9 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/tools/txtar"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/runlevel/runlevel/internal/operator/automatic"
 	"github.com/runlevel/runlevel/internal/updates/graphdata"
@@ -33,9 +33,7 @@ func TestAFleetFollowsARamp(t *testing.T) {
 	t.Parallel()
 	fleet := newFleet(t, 5)
 	first, broken, others := fleet.clusters[0], fleet.clusters[1], fleet.clusters[2:]
-	broken.must(broken.client.Create(t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "prices"}, Immutable: ptr.To(true),
-	}))
+	mend := broken.refusePrices()
 	for _, s := range others {
 		s.annotate("runlevel.dev/wariness", "1") // their turn is at the end of the ramp
 	}
@@ -43,6 +41,9 @@ func TestAFleetFollowsARamp(t *testing.T) {
 	fleet.serve("percentage: 1")
 
 	first.until("the first cluster takes the update", isAt("1.0.1"))
+	fleet.await(broken, "the second one begins the update", func(v *configv1.ClusterVersion) bool {
+		return v.Status.Desired.Version == "1.0.1"
+	})
 	for _, s := range others {
 		fleet.await(s, "the failure of the second one halts the update", hasMessage(configv1.RetrievedUpdates,
 			"1.0.1 is halted: 1 of 5 clusters failed, more than maxFailures 0"))
@@ -51,18 +52,43 @@ func TestAFleetFollowsARamp(t *testing.T) {
 		}
 	}
 
-	broken.must(broken.client.Delete(t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "prices"},
-	}))
+	mend()
 	broken.until("the mended cluster completes the update", isAt("1.0.1"))
 	if err := graphdata.AppendHalt(fleet.folder, graphdata.Halt{To: "1.0.1", At: metav1.Now(),
-		Resumed: "the cluster had prices of its own", By: "test"}); err != nil {
+		Resumed: "a policy has refused prices", By: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	fleet.serve("percentage: 100")
 	for _, s := range others {
 		fleet.await(s, "all clusters complete the update", isAt("1.0.1"))
 	}
+}
+
+// refusePrices has a policy refuse the ConfigMap of the update, but not in the dry run of a preflight.
+func (s *stage) refusePrices() (mend func()) {
+	s.t.Helper()
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "no-prices"}}
+	policy.Spec.MatchConstraints = &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+		RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Create},
+			Rule: admissionv1.Rule{
+				APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
+			},
+		},
+	}}}
+	policy.Spec.Validations = []admissionv1.Validation{{
+		Expression: `object.metadata.name != "prices" || (has(request.dryRun) && request.dryRun)`,
+	}}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "no-prices"}}
+	binding.Spec.PolicyName = policy.Name
+	binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Deny}
+	s.must(s.client.Create(s.t.Context(), policy))
+	s.must(s.client.Create(s.t.Context(), binding))
+	s.await("the policy counts", func() bool {
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "prices"}}
+		return s.client.Create(s.t.Context(), object) != nil || s.client.Delete(s.t.Context(), object) != nil
+	})
+	return func() { s.must(s.client.Delete(s.t.Context(), binding)) }
 }
 
 // A fleet is an update service with clusters that follow its channel stable.

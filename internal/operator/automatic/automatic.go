@@ -28,6 +28,7 @@ type Action string
 
 // The actions. No action is needed if it is empty.
 const (
+	Check    Action = "Check"    // request the preflight of an update
 	Take     Action = "Take"     // request an update
 	RollBack Action = "RollBack" // request the version before an update
 	Test     Action = "Test"     // run the tests of the current release
@@ -40,7 +41,7 @@ type Decision struct {
 	Release configv1.Release // release to request
 	// Reason and Message are those of the condition AutomaticUpdates. They are empty if automatic updates are off.
 	Reason, Message string
-	IsHeld          bool      // a bad annotation, a person's request or a failed test holds automatic updates back
+	IsHeld          bool      // automatic updates wait for a person, or for a preflight that passes
 	ChangesAt       time.Time // when the decision may change without another input; zero for never
 }
 
@@ -50,6 +51,8 @@ const (
 	RequestedByUser    = "RequestedByUser"
 	NoUpdate           = "NoUpdate"
 	Waiting            = "Waiting"
+	RunningPreflight   = "RunningPreflight"
+	FailedPreflight    = "FailedPreflight"
 	Updating           = "Updating"
 	RunningTests       = "RunningTests"
 	FailedTests        = "FailedTests"
@@ -235,11 +238,28 @@ func (d *decider) choose() Decision {
 		return d.refuse(Decision{Reason: Waiting, ChangesAt: begin, Message: fmt.Sprintf(
 			"%s in the window from %s (%s)", text, begin.Format(time.RFC3339), window.text)})
 	}
-	decision := Decision{Release: *best, Reason: Updating, Message: text, ChangesAt: end}
-	if d.own == nil || d.own.Image != best.Image {
-		decision.Action = Take
-	}
+	decision := d.begin(*best)
+	decision.Release, decision.ChangesAt = *best, end
 	return decision
+}
+
+// begin decides on an update that may begin. It begins when its preflight has passed, which the operator repeats.
+func (d *decider) begin(update configv1.Release) Decision {
+	preflight := v1helpers.FindStatusCondition(d.Version.Status.Conditions, clusterversion.PreflightPassed)
+	text := "Updates itself to " + update.Version
+	switch {
+	case d.own == nil || d.own.Image != update.Image:
+		return Decision{Action: Check, Reason: RunningPreflight, Message: text + " when its preflight has passed"}
+	case d.own.Mode == "":
+		return Decision{Reason: Updating, Message: text}
+	case preflight != nil && preflight.Status == configv1.ConditionTrue:
+		return Decision{Action: Take, Reason: Updating, Message: text}
+	case preflight != nil && preflight.Status == configv1.ConditionFalse:
+		return Decision{Reason: FailedPreflight, IsHeld: true, Message: fmt.Sprintf(
+			"No automatic update to %s until its preflight passes: see PreflightPassed", update.Version)}
+	default:
+		return Decision{Reason: RunningPreflight, Message: text + " when its preflight has passed"}
+	}
 }
 
 const waitsForAnswer = "Waits for an answer of the update service: see RetrievedUpdates"
@@ -252,6 +272,11 @@ func (d *decider) best() (best *configv1.Release, skipped []string) {
 	current := d.history[0].Version
 	isUpgradeable := !v1helpers.IsStatusConditionFalse(d.Version.Status.Conditions, configv1.OperatorUpgradeable)
 	available := slices.Clone(d.Version.Status.AvailableUpdates)
+	for _, update := range d.Version.Status.ConditionalUpdates {
+		if d.isChecked(update) {
+			available = append(available, update.Release)
+		}
+	}
 	slices.SortFunc(available, func(a, b configv1.Release) int { return compare(b.Version, a.Version) })
 	for i, release := range available {
 		isMinor := precondition.IsMinor(current, release.Version)
@@ -273,8 +298,16 @@ func (d *decider) best() (best *configv1.Release, skipped []string) {
 // isRecommended reports whether no risk of a conditional update counts.
 func (d *decider) isRecommended(release configv1.Release) bool {
 	return !slices.ContainsFunc(d.Version.Status.ConditionalUpdates, func(u configv1.ConditionalUpdate) bool {
-		return u.Release.Version == release.Version && !meta.IsStatusConditionTrue(u.Conditions, "Recommended")
+		isRecommended := meta.IsStatusConditionTrue(u.Conditions, "Recommended")
+		return u.Release.Version == release.Version && !isRecommended && !d.isChecked(u)
 	})
+}
+
+// isChecked reports whether an update would be recommended but for the findings of the preflight that the operator has
+// requested. Otherwise the request would be withdrawn, and the findings with it, and then be made again.
+func (d *decider) isChecked(u configv1.ConditionalUpdate) bool {
+	return d.own != nil && d.own.Mode == configv1.UpdateModePreflight && d.own.Image == u.Release.Image &&
+		clusterversion.OnlyPreflightAdvisesAgainst(u, d.own.AcceptRisks)
 }
 
 // wasRolledBack reports whether an older version was applied after a version.

@@ -84,6 +84,15 @@ func fails(since time.Duration) func(*configv1.ClusterVersion) {
 	}
 }
 
+// checked sets the outcome of a preflight.
+func checked(status configv1.ConditionStatus) func(*configv1.ClusterVersion) {
+	return func(v *configv1.ClusterVersion) {
+		v.Status.Conditions = append(v.Status.Conditions, configv1.ClusterOperatorStatusCondition{
+			Type: clusterversion.PreflightPassed, Status: status,
+		})
+	}
+}
+
 // words change a ClusterVersion: its annotations, conditions, and the fields of the requested update.
 var words = map[string]func(*configv1.ClusterVersion){
 	"minor":    annotated(automatic.UpdatesAnnotation, "minor"),
@@ -99,9 +108,14 @@ var words = map[string]func(*configv1.ClusterVersion){
 	},
 	"fails":       fails(0),
 	"fails-later": fails(-time.Minute),
-	"force":       func(v *configv1.ClusterVersion) { v.Spec.DesiredUpdate.Force = true },
-	"preflight":   func(v *configv1.ClusterVersion) { v.Spec.DesiredUpdate.Mode = configv1.UpdateModePreflight },
-	"unmanaged":   func(v *configv1.ClusterVersion) { v.ManagedFields = nil },
+	"passed":      checked(configv1.ConditionTrue),
+	"failed":      checked(configv1.ConditionFalse),
+	"risky": func(v *configv1.ClusterVersion) {
+		v.Status.ConditionalUpdates[0].Risks = []configv1.ConditionalUpdateRisk{{Name: "SlowDisks"}}
+	},
+	"force":     func(v *configv1.ClusterVersion) { v.Spec.DesiredUpdate.Force = true },
+	"preflight": func(v *configv1.ClusterVersion) { v.Spec.DesiredUpdate.Mode = configv1.UpdateModePreflight },
+	"unmanaged": func(v *configv1.ClusterVersion) { v.ManagedFields = nil },
 }
 
 // tests are words for the tests of the newest version.
@@ -110,7 +124,7 @@ var tests = map[string]automatic.Tests{
 }
 
 // TestDecide decides on the cases of testdata/decisions.txt. Beside words, an input has after=DURATION, own=VERSION for
-// a request of the operator, and MANAGER=VERSION:FIELDS for one of a field manager.
+// a request of the operator, checks=VERSION for its preflight, and MANAGER=VERSION:FIELDS for one of a field manager.
 func TestDecide(t *testing.T) {
 	cases, err := os.ReadFile("testdata/decisions.txt")
 	if err != nil {
@@ -139,6 +153,9 @@ func TestDecide(t *testing.T) {
 				decided.Now = now.Add(after)
 			case name == "own":
 				own(value)(v)
+			case name == "checks":
+				asks(automatic.FieldManager, value, "version,image,mode")(v)
+				words["preflight"](v)
 			default:
 				asks(name, version, fields)(v)
 			}
