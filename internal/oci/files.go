@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 
@@ -32,7 +31,13 @@ func PutFiles(ctx context.Context, target Target, kind string, files map[string]
 	return PutImage(ctx, target, manifest, struct{}{}, tag)
 }
 
-// ReadFile returns a file that PutFiles has written. The error is fs.ErrNotExist if the manifest has no such file.
+// ErrNoFile is the error for a file without a layer.
+var ErrNoFile = errors.New("no such file")
+
+// maxFilesManifest limits a manifest of files: its descriptors take many times their size in memory.
+const maxFilesManifest = mib
+
+// ReadFile returns a file that PutFiles has written. The error is ErrNoFile if the manifest has none of that name.
 func ReadFile(ctx context.Context, location Location, name string, options Options) (text []byte, err error) {
 	store, err := Open(ctx, location, options)
 	if err != nil {
@@ -43,6 +48,9 @@ func ReadFile(ctx context.Context, location Location, name string, options Optio
 	if err != nil {
 		return nil, err
 	}
+	if described.Size > maxFilesManifest {
+		return nil, SizeError("its manifest has more than " + InBytes(maxFilesManifest) + ", which is the limit")
+	}
 	manifest, err := FindImage(ctx, store, described, v1.Platform{})
 	if err != nil {
 		return nil, err
@@ -52,5 +60,5 @@ func ReadFile(ctx context.Context, location Location, name string, options Optio
 			return ReadBlob(ctx, store, layer)
 		}
 	}
-	return nil, fs.ErrNotExist
+	return nil, ErrNoFile
 }

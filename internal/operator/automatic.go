@@ -17,7 +17,7 @@ import (
 
 // decide decides on automatic updates by the next status, and returns that status with their condition. Until there is
 // a current release, the condition stays.
-func (r *reconciler) decide(version *configv1.ClusterVersion, next configv1.ClusterVersionStatus,
+func (r *reconciler) decide(ctx context.Context, version *configv1.ClusterVersion, next configv1.ClusterVersionStatus,
 	observed clusterversion.Observation) (automatic.Decision, configv1.ClusterVersionStatus) {
 	retrieved := observed.Retrieved
 	if observed.Applied == nil || retrieved == nil {
@@ -29,8 +29,21 @@ func (r *reconciler) decide(version *configv1.ClusterVersion, next configv1.Clus
 		Version: &decided, Now: observed.Now,
 		IsAnswered: retrieved.Offer != nil && retrieved.Err == nil && !retrieved.IsPending && !retrieved.IsInherited,
 		Tests:      r.machine.unpassedTests(),
+		Preflight:  r.preflight,
 	})
+	before := r.toCheck
+	if r.toCheck = nil; decision.Reason == automatic.RunningPreflight || decision.Reason == automatic.FailedPreflight {
+		r.toCheck = &decision.Release
+	}
+	if decision.Reason == automatic.FailedPreflight {
+		r.machine.events.write(ctx, clusterversion.Event{
+			Reason: "AutomaticPreflightFailed", IsWarning: true, Message: decision.Message,
+		})
+	}
 	r.changesAt = retrieved.OpensAt
+	if r.toCheck != nil && (before == nil || before.Image != r.toCheck.Image) {
+		r.changesAt = observed.Now // the next reconcile begins the preflight
+	}
 	if t := decision.ChangesAt; r.changesAt.IsZero() || !t.IsZero() && t.Before(r.changesAt) {
 		r.changesAt = t
 	}
@@ -51,11 +64,9 @@ func (r *reconciler) carryOut(ctx context.Context, version *configv1.ClusterVers
 	object.SetName(version.Name)
 	object.SetResourceVersion(version.ResourceVersion)
 	if decision.Action != automatic.Withdraw {
-		update := map[string]any{"version": decision.Release.Version, "image": decision.Release.Image}
-		if decision.Action == automatic.Check {
-			update["mode"] = string(configv1.UpdateModePreflight)
-		}
-		object.Object["spec"] = map[string]any{"desiredUpdate": update}
+		object.Object["spec"] = map[string]any{"desiredUpdate": map[string]any{
+			"version": decision.Release.Version, "image": decision.Release.Image,
+		}}
 	}
 	resource, err := r.cluster.FindKind(ctx, kinds.ClusterVersion)
 	if err != nil {

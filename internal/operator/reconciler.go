@@ -61,6 +61,9 @@ type reconciler struct {
 	deletes      []precondition.Delete // its pending ones
 	unread       error                 // why the record could not be read at readAt
 	changesAt    time.Time             // when the status changes without an event; zero if no time is known
+	// the release whose preflight automatic updates wait for, and its state; nil if there is none
+	toCheck   *configv1.Release
+	preflight *clusterversion.Preflight
 }
 
 // register adds the controller to a manager.
@@ -117,7 +120,7 @@ func (r *reconciler) reconcile(ctx context.Context, version *configv1.ClusterVer
 			return r.writeUnread(ctx, version, unread)
 		} // otherwise the current release stays in place
 	}
-	inputs := targetInputs{record: recorded, own: r.options.Payload}
+	inputs := targetInputs{record: recorded, own: r.options.Payload, toCheck: r.toCheck}
 	if current != nil {
 		inputs.current = current.release.target
 	}
@@ -137,7 +140,7 @@ func (r *reconciler) reconcile(ctx context.Context, version *configv1.ClusterVer
 		observed.Applied.Problems = append(observed.Applied.Problems,
 			clusterversion.ReleaseProblem{Wait: apply.Wait{For: unread.Error(), Reason: reason.Of(unread)}})
 	}
-	decision, next := r.decide(version, clusterversion.Next(completed.Status, observed), observed)
+	decision, next := r.decide(ctx, version, clusterversion.Next(completed.Status, observed), observed)
 	if observed.Retrieved != nil {
 		r.machine.reporter.follow(version, next, recorded.ReportID, observed.Now)
 	}
@@ -203,7 +206,12 @@ func (r *reconciler) observe(
 		m.Earlier = clusterversion.EarlierAlerts(version.Status)
 	}
 	out := r.machine.set(machineInput{target: chosen, record: inputs.record, deletes: deletes, observed: observed})
-	observed.Acceptance, observed.Applied, observed.Preflight = out.Acceptance, out.Applied, out.Preflight
+	observed.Acceptance, observed.Applied = out.Acceptance, out.Applied
+	if r.preflight = nil; chosen.IsAutomatic {
+		r.preflight = out.Preflight
+	} else {
+		observed.Preflight = out.Preflight
+	}
 	observed.Retrieved = r.machine.updates.follow(version, observed.Applied)
 	if observed.Retrieved != nil {
 		_, problem := r.machine.reporter.url(version)

@@ -90,7 +90,7 @@ func (r *reporter) url(v *configv1.ClusterVersion) (text, problem string) {
 	return text, ""
 }
 
-// follow has the next status of a ClusterVersion reported if it has changed. The ID is the one of the record; without
+// follow reports the next status of a ClusterVersion if it has changed. The ID is the one of the record; without
 // one, nothing has been applied yet.
 func (r *reporter) follow(v *configv1.ClusterVersion, status configv1.ClusterVersionStatus, id string, now time.Time) {
 	var next delivery

@@ -29,8 +29,9 @@ type target struct {
 	// Before is another release, which was started last. It is kept in place until this release is accepted.
 	Before *target
 	// Preflight is a release that is only checked, while this one is kept in place; nil if none is requested.
-	Preflight *target
-	signed    verification // verification of the image, if the release was begun before
+	Preflight   *target
+	IsAutomatic bool         // the preflight is for an automatic update, and not in the spec
+	signed      verification // verification of the image, if the release was begun before
 	// Previous is the last completed version in the history of the ClusterVersion.
 	Previous string
 	// unread is the release that was applied last, if the operator can't read its source, or if its entry of the record
@@ -71,9 +72,10 @@ func (t *target) hasSameObjects(other *target) bool {
 // targetInputs are the inputs of choose beside the ClusterVersion.
 type targetInputs struct {
 	record      *record.Record
-	current     *target // target of the current release; nil if there is none
-	own         string  // the release that the operator was started with
-	isConfirmed bool    // the newest entry of the record is confirmed
+	current     *target           // target of the current release; nil if there is none
+	own         string            // the release that the operator was started with
+	isConfirmed bool              // the newest entry of the record is confirmed
+	toCheck     *configv1.Release // release whose preflight automatic updates wait for; nil if there is none
 }
 
 // confirm sets whether the newest entry of the record is confirmed: its image is the operator's own, the current one,
@@ -129,8 +131,14 @@ func choose(v *configv1.ClusterVersion, inputs targetInputs) (*target, []string)
 		begun.Previous = last.Version
 	}
 	update := v.Spec.DesiredUpdate
-	if update == nil || requestsNoRelease(*update) {
+	switch isNone := update == nil || requestsNoRelease(*update); {
+	case isNone && inputs.toCheck == nil:
 		return begun, nil
+	case isNone:
+		begun.IsAutomatic = true
+		update = &configv1.Update{
+			Version: inputs.toCheck.Version, Image: inputs.toCheck.Image, Mode: configv1.UpdateModePreflight,
+		}
 	}
 	release, invalid := requested(v, *update)
 	if invalid != "" {

@@ -87,7 +87,7 @@ func (m *stateMachine) testFailure(ctx context.Context, release *payload.Payload
 		return "", err
 	}
 	report := releasetest.Run(ctx, m.cluster, release, release.Tests, releasetest.Options{Logs: releasetest.NoLogs})
-	if err := m.session.Note(ctx, func(known *record.Record) { report.NoteIn(known) }); err != nil {
+	if err := m.session.Note(ctx, func(known *record.Record) { report.NoteIn(known) }); err != nil && ctx.Err() == nil {
 		ctrl.Log.WithName("tests").Error(err, "results not recorded")
 	}
 	var failed []string

@@ -56,7 +56,7 @@ type Session struct {
 	wasLost    bool       // another process may have had the lock since the last apply
 	known      []entryKey // possible newest entries of the record if no other process has applied anything
 	keeper     *keep.Keeper
-	journal    *object.Journal // that of the payload which is kept in place
+	journal    *object.Journal // of the same payload as the keeper
 	isReleased bool
 }
 
@@ -263,13 +263,13 @@ func (s *Session) Kept() *keep.Keeper {
 	return s.keeper
 }
 
-// Note changes the record of the release, if a payload is kept in place.
+// Note changes the record while a payload is applied or kept in place.
 func (s *Session) Note(ctx context.Context, change func(*record.Record)) error {
 	s.mu.Lock()
 	journal := s.journal
 	s.mu.Unlock()
 	if journal == nil {
-		return nil
+		return errors.New("no payload is kept in place")
 	}
 	return journal.Note(ctx, change)
 }

@@ -41,7 +41,8 @@ channel when spec.upstream is oci://IMAGE.
 With --sign-key, each file FILE has a signature FILE.sig, which "cosign verify-blob" verifies. A
 password is read from COSIGN_PASSWORD, or asked on the terminal.
 
-Exit codes: 0; 1 if a file can't be written or pushed; 2 if the folder or the key can't be used.
+Exit codes: 0; 1 if a file can't be written or pushed; 2 if the folder, the
+key or the image can't be used.
 
 ` + folderHelp
 
@@ -68,6 +69,8 @@ type build struct {
 type BuildReport struct {
 	Key   string      `json:"key,omitempty"` // ID of the key that signed the files
 	Files []BuiltFile `json:"files"`
+	// the image with the files in a registry
+	Pushed string `json:"pushed,omitempty"`
 }
 
 // A BuiltFile is the graph of a channel and an architecture.
@@ -104,6 +107,9 @@ func newBuild(streams core.Streams) *cobra.Command {
 				var err error
 				if b.target, err = oci.ParseTarget(b.image, "latest", b.isInsecure); err != nil {
 					return core.Misusef("--push %s: %w", b.image, err)
+				}
+				if !b.target.IsRegistry() {
+					return core.Misusef("--push %s: name the registry, as in registry.example/updates:latest", b.image)
 				}
 			}
 			if err := b.run(command.Context(), args[0], streams); err != nil {
@@ -265,6 +271,7 @@ func (b *build) push(ctx context.Context) (err error) {
 	if err := oci.PutFiles(ctx, target, graphsType, files, b.target.Identifier); err != nil {
 		return err
 	}
+	b.report.Pushed = b.target.String()
 	return target.Commit(ctx)
 }
 
@@ -285,5 +292,9 @@ func (r BuildReport) print(out io.Writer) error {
 	if len(lines) == 0 {
 		lines = append(lines, "no channel has a version with a release")
 	}
-	return core.PrintLines(out, core.Align(lines))
+	lines = core.Align(lines)
+	if r.Pushed != "" {
+		lines = append(lines, "pushed "+r.Pushed)
+	}
+	return core.PrintLines(out, lines)
 }

@@ -28,7 +28,6 @@ type Action string
 
 // The actions. No action is needed if it is empty.
 const (
-	Check    Action = "Check"    // request the preflight of an update
 	Take     Action = "Take"     // request an update
 	RollBack Action = "RollBack" // request the version before an update
 	Test     Action = "Test"     // run the tests of the current release
@@ -38,7 +37,7 @@ const (
 // A Decision is what should happen now, and why.
 type Decision struct {
 	Action  Action
-	Release configv1.Release // release to request
+	Release configv1.Release // release to request, or whose preflight is needed
 	// Reason and Message are those of the condition AutomaticUpdates. They are empty if automatic updates are off.
 	Reason, Message string
 	IsHeld          bool      // automatic updates wait for a person, or for a preflight that passes
@@ -67,6 +66,8 @@ type Input struct {
 	// an update which was halted since.
 	IsAnswered bool
 	Tests      *Tests // tests of the current release; nil if it has none, or all have passed
+	// Preflight is that of the release of the last decision; nil if none was needed.
+	Preflight *clusterversion.Preflight
 }
 
 // Tests are the tests of a release that have not all passed.
@@ -243,22 +244,24 @@ func (d *decider) choose() Decision {
 	return decision
 }
 
-// begin decides on an update that may begin. It begins when its preflight has passed, which the operator repeats.
+// begin decides on an update that may begin. It begins when its preflight, which the operator repeats, has passed.
 func (d *decider) begin(update configv1.Release) Decision {
-	preflight := v1helpers.FindStatusCondition(d.Version.Status.Conditions, clusterversion.PreflightPassed)
 	text := "Updates itself to " + update.Version
-	switch {
-	case d.own == nil || d.own.Image != update.Image:
-		return Decision{Action: Check, Reason: RunningPreflight, Message: text + " when its preflight has passed"}
-	case d.own.Mode == "":
+	if d.own != nil && d.own.Image == update.Image {
 		return Decision{Reason: Updating, Message: text}
-	case preflight != nil && preflight.Status == configv1.ConditionTrue:
+	}
+	running := Decision{Reason: RunningPreflight, Message: text + " when its preflight has passed"}
+	if d.own != nil || d.Preflight == nil || d.Preflight.Release.Image != update.Image {
+		return d.refuse(running)
+	}
+	switch status, message := d.Preflight.Result(); status {
+	case configv1.ConditionTrue:
 		return Decision{Action: Take, Reason: Updating, Message: text}
-	case preflight != nil && preflight.Status == configv1.ConditionFalse:
+	case configv1.ConditionFalse:
 		return Decision{Reason: FailedPreflight, IsHeld: true, Message: fmt.Sprintf(
-			"No automatic update to %s until its preflight passes: see PreflightPassed", update.Version)}
+			"No automatic update to %s until its preflight passes: %s", update.Version, message)}
 	default:
-		return Decision{Reason: RunningPreflight, Message: text + " when its preflight has passed"}
+		return running
 	}
 }
 
@@ -272,11 +275,6 @@ func (d *decider) best() (best *configv1.Release, skipped []string) {
 	current := d.history[0].Version
 	isUpgradeable := !v1helpers.IsStatusConditionFalse(d.Version.Status.Conditions, configv1.OperatorUpgradeable)
 	available := slices.Clone(d.Version.Status.AvailableUpdates)
-	for _, update := range d.Version.Status.ConditionalUpdates {
-		if d.isChecked(update) {
-			available = append(available, update.Release)
-		}
-	}
 	slices.SortFunc(available, func(a, b configv1.Release) int { return compare(b.Version, a.Version) })
 	for i, release := range available {
 		isMinor := precondition.IsMinor(current, release.Version)
@@ -298,16 +296,8 @@ func (d *decider) best() (best *configv1.Release, skipped []string) {
 // isRecommended reports whether no risk of a conditional update counts.
 func (d *decider) isRecommended(release configv1.Release) bool {
 	return !slices.ContainsFunc(d.Version.Status.ConditionalUpdates, func(u configv1.ConditionalUpdate) bool {
-		isRecommended := meta.IsStatusConditionTrue(u.Conditions, "Recommended")
-		return u.Release.Version == release.Version && !isRecommended && !d.isChecked(u)
+		return u.Release.Version == release.Version && !meta.IsStatusConditionTrue(u.Conditions, "Recommended")
 	})
-}
-
-// isChecked reports whether an update would be recommended but for the findings of the preflight that the operator has
-// requested. Otherwise the request would be withdrawn, and the findings with it, and then be made again.
-func (d *decider) isChecked(u configv1.ConditionalUpdate) bool {
-	return d.own != nil && d.own.Mode == configv1.UpdateModePreflight && d.own.Image == u.Release.Image &&
-		clusterversion.OnlyPreflightAdvisesAgainst(u, d.own.AcceptRisks)
 }
 
 // wasRolledBack reports whether an older version was applied after a version.

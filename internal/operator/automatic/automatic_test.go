@@ -2,6 +2,7 @@ package automatic_test
 
 import (
 	"cmp"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -84,13 +85,12 @@ func fails(since time.Duration) func(*configv1.ClusterVersion) {
 	}
 }
 
-// checked sets the outcome of a preflight.
-func checked(status configv1.ConditionStatus) func(*configv1.ClusterVersion) {
-	return func(v *configv1.ClusterVersion) {
-		v.Status.Conditions = append(v.Status.Conditions, configv1.ClusterOperatorStatusCondition{
-			Type: clusterversion.PreflightPassed, Status: status,
-		})
-	}
+// preflights are words for the preflight of a version.
+var preflights = map[string]clusterversion.Preflight{
+	"running": {}, "passed": {Effects: &clusterversion.Effects{}},
+	"failed": {Acceptance: clusterversion.Acceptance{
+		Phase: clusterversion.Retrieving, Err: errors.New("it is not signed"),
+	}},
 }
 
 // words change a ClusterVersion: its annotations, conditions, and the fields of the requested update.
@@ -108,14 +108,9 @@ var words = map[string]func(*configv1.ClusterVersion){
 	},
 	"fails":       fails(0),
 	"fails-later": fails(-time.Minute),
-	"passed":      checked(configv1.ConditionTrue),
-	"failed":      checked(configv1.ConditionFalse),
-	"risky": func(v *configv1.ClusterVersion) {
-		v.Status.ConditionalUpdates[0].Risks = []configv1.ConditionalUpdateRisk{{Name: "SlowDisks"}}
-	},
-	"force":     func(v *configv1.ClusterVersion) { v.Spec.DesiredUpdate.Force = true },
-	"preflight": func(v *configv1.ClusterVersion) { v.Spec.DesiredUpdate.Mode = configv1.UpdateModePreflight },
-	"unmanaged": func(v *configv1.ClusterVersion) { v.ManagedFields = nil },
+	"force":       func(v *configv1.ClusterVersion) { v.Spec.DesiredUpdate.Force = true },
+	"preflight":   func(v *configv1.ClusterVersion) { v.Spec.DesiredUpdate.Mode = configv1.UpdateModePreflight },
+	"unmanaged":   func(v *configv1.ClusterVersion) { v.ManagedFields = nil },
 }
 
 // tests are words for the tests of the newest version.
@@ -124,7 +119,8 @@ var tests = map[string]automatic.Tests{
 }
 
 // TestDecide decides on the cases of testdata/decisions.txt. Beside words, an input has after=DURATION, own=VERSION for
-// a request of the operator, checks=VERSION for its preflight, and MANAGER=VERSION:FIELDS for one of a field manager.
+// a request of the operator, running=VERSION, passed=VERSION or failed=VERSION for its preflight, and
+// MANAGER=VERSION:FIELDS for a request of a field manager.
 func TestDecide(t *testing.T) {
 	cases, err := os.ReadFile("testdata/decisions.txt")
 	if err != nil {
@@ -140,11 +136,15 @@ func TestDecide(t *testing.T) {
 			name, value, _ := strings.Cut(word, "=")
 			version, fields, _ := strings.Cut(value, ":")
 			found, isTests := tests[word]
+			preflight, isPreflight := preflights[name]
 			switch change := words[word]; {
 			case change != nil:
 				change(v)
 			case isTests:
 				decided.Tests = &found
+			case isPreflight:
+				preflight.Release.Image = "image-" + value
+				decided.Preflight = &preflight
 			case name == "after":
 				after, err := time.ParseDuration(value)
 				if err != nil {
@@ -153,9 +153,6 @@ func TestDecide(t *testing.T) {
 				decided.Now = now.Add(after)
 			case name == "own":
 				own(value)(v)
-			case name == "checks":
-				asks(automatic.FieldManager, value, "version,image,mode")(v)
-				words["preflight"](v)
 			default:
 				asks(name, version, fields)(v)
 			}

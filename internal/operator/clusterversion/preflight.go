@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -54,6 +53,19 @@ func (b *builder) setPreflight() {
 		b.observed.Preflight = &pending
 	default:
 		b.set(PreflightPassed, configv1.ConditionUnknown, string(p.Phase), p.message())
+	}
+}
+
+// Result returns the outcome with its description. It is Unknown until there is one.
+func (p *Preflight) Result() (status configv1.ConditionStatus, message string) {
+	switch {
+	case p.Err != nil:
+		return configv1.ConditionFalse, p.message()
+	case p.Effects != nil:
+		_, status, _, message = p.verdict()
+		return status, message
+	default:
+		return configv1.ConditionUnknown, p.message()
 	}
 }
 
@@ -139,16 +151,6 @@ func counted(objects []kinds.ID) string {
 const preflightURL = "https://github.com/runlevel/runlevel/blob/main/docs/operator.md#preflight"
 
 func isPreflightRisk(risk configv1.ConditionalUpdateRisk) bool { return risk.URL == preflightURL }
-
-// OnlyPreflightAdvisesAgainst reports whether all risks of an update that count are findings of its preflight.
-func OnlyPreflightAdvisesAgainst(update configv1.ConditionalUpdate, accepted []configv1.AcceptRisk) bool {
-	counts := func(risk configv1.ConditionalUpdateRisk) bool {
-		isAccepted := slices.Contains(accepted, configv1.AcceptRisk{Name: risk.Name})
-		return !isPreflightRisk(risk) && !meta.IsStatusConditionFalse(risk.Conditions, applies) &&
-			!(isAccepted && meta.IsStatusConditionTrue(risk.Conditions, applies))
-	}
-	return len(update.Risks) < maxRisks && !slices.ContainsFunc(update.Risks, counts)
-}
 
 // risks returns the findings that stop the update as risks of a conditional update, one for each check. The gate's
 // findings that are risks of the cluster keep their names.

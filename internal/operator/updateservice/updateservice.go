@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"slices"
@@ -125,8 +124,8 @@ func (q Query) readFile(ctx context.Context) ([]byte, error) {
 	name := q.Channel + "/" + q.Architecture + ".json"
 	text, err := oci.ReadFile(ctx, location, name, oci.Options{Insecure: q.Insecure})
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		message := fmt.Sprintf("%s has no file %s: spec.channel is none of its channels", short(image), short(name))
+	case errors.Is(err, oci.ErrNoFile):
+		message := fmt.Sprintf("%s has no graph of channel %q for %s", short(image), short(q.Channel), q.Architecture)
 		return nil, &reason.Error{Reason: ResponseFailed, Message: message}
 	case err != nil:
 		return nil, &reason.Error{Reason: RemoteFailed, Message: "read " + short(image), Err: cause(err)}

@@ -91,7 +91,6 @@ func TestQueryOfTheUpdateService(t *testing.T) {
 	}
 }
 
-// TestOmittedUpdates offers a valid update, and an invalid one.
 // TestGraphInARegistry reads the graph of a channel from files in a registry.
 func TestGraphInARegistry(t *testing.T) {
 	registry := imageregistry.Start()
@@ -120,8 +119,7 @@ func TestGraphInARegistry(t *testing.T) {
 	}
 	for want, change := range map[string]func(*updateservice.Query){
 		"VersionNotFound": func(q *updateservice.Query) { q.Version = "1.0.7" },
-		"ResponseFailed: " + location.String() + " has no file fast/amd64.json: spec.channel is none of its channels": func(
-			q *updateservice.Query) {
+		"ResponseFailed: " + location.String() + " has no graph of channel \"fast\"": func(q *updateservice.Query) {
 			q.Channel = "fast"
 		},
 		"RemoteFailed: read " + registry.Host + "/shop/other:latest: ": func(q *updateservice.Query) {
@@ -138,6 +136,7 @@ func TestGraphInARegistry(t *testing.T) {
 	}
 }
 
+// TestOmittedUpdates offers a valid update, and an invalid one.
 func TestOmittedUpdates(t *testing.T) {
 	const risk = `"risks": [{"name": "Disks", "url": "https://example.com", "message": "slow", "matchingRules": [{"type": "Always"}]}]`
 	build := func(rest string) string {
