@@ -11,10 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -101,7 +104,11 @@ func (f *Fixture) MustDelete(object client.Object, options ...client.DeleteOptio
 // MustPatch applies a JSON merge patch to an object.
 func (f *Fixture) MustPatch(object client.Object, format string, arguments ...any) {
 	f.Helper()
-	f.Must(f.Patch(f.Context(), object, mergePatch(fmt.Appendf(nil, format, arguments...))))
+	patch := mergePatch(fmt.Appendf(nil, format, arguments...))
+	// The API server of a busy machine may not answer in time.
+	f.Must(retry.OnError(wait.Backoff{Steps: 3}, apierrors.IsTimeout, func() error {
+		return f.Patch(f.Context(), object, patch)
+	}))
 }
 
 // MustPatchStatus applies a JSON merge patch to an object by its subresource status.
