@@ -42,9 +42,7 @@ func (b *builder) setPreflight() {
 	switch {
 	case p == nil:
 		b.remove(PreflightPassed)
-	case p.Err != nil:
-		b.set(PreflightPassed, configv1.ConditionFalse, string(p.Phase), p.message())
-	case p.Effects != nil:
+	case p.hasEnded():
 		b.set(p.verdict())
 	case b.isSameSpec && b.isDecided(PreflightPassed, p.Acceptance):
 		pending := *p
@@ -58,22 +56,23 @@ func (b *builder) setPreflight() {
 
 // Result returns the outcome with its description. It is Unknown until there is one.
 func (p *Preflight) Result() (status configv1.ConditionStatus, message string) {
-	switch {
-	case p.Err != nil:
-		return configv1.ConditionFalse, p.message()
-	case p.Effects != nil:
-		_, status, _, message = p.verdict()
-		return status, message
-	default:
+	if !p.hasEnded() {
 		return configv1.ConditionUnknown, p.message()
 	}
+	_, status, _, message = p.verdict()
+	return status, message
 }
+
+func (p *Preflight) hasEnded() bool { return p.Err != nil || p.Effects != nil }
 
 // verdict returns the condition of a result. Its message has the effects of the update, and lists the findings, those
 // that stop the update first.
 func (p *Preflight) verdict() (
 	kind configv1.ClusterStatusConditionType, status configv1.ConditionStatus, reason, message string,
 ) {
+	if p.Err != nil {
+		return PreflightPassed, configv1.ConditionFalse, string(p.Phase), p.message()
+	}
 	status, reason = configv1.ConditionTrue, ReasonPreflightPassed
 	says := "nothing known stops the update"
 	switch blocking := len(precondition.Blocking(p.Findings)); {
