@@ -190,15 +190,18 @@ func (f *fleet) ask(s *stage) {
 	})
 }
 
-// await has a cluster ask the service until its ClusterVersion is as wanted.
+// await has a cluster ask the service until its ClusterVersion is as wanted. It does not ask once the update is
+// available, since a new query begins the preflight again.
 func (f *fleet) await(s *stage, what string, isSo func(*configv1.ClusterVersion) bool) {
 	f.t.Helper()
 	asked := time.Time{}
 	s.await(what, func() bool {
-		if time.Since(asked) > 5*time.Second && s.version().Status.Desired.Version == "1.0.0" {
+		v := s.version()
+		isOld := v.Status.Desired.Version == "1.0.0" && len(v.Status.AvailableUpdates) == 0
+		if isOld && time.Since(asked) > 5*time.Second {
 			f.ask(s)
 			asked = time.Now()
 		}
-		return isSo(s.version())
+		return isSo(v)
 	})
 }

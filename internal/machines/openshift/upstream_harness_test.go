@@ -197,6 +197,9 @@ func (s *scenario) writeEvents(out *strings.Builder, name string) {
 		if event.Regarding.Name != name || event.Regarding.Kind != "Machine" {
 			continue
 		}
+		if strings.Contains(event.Note, "The disruption budget") {
+			continue // the API server's words: the budget was deleted after the eviction and before it was read
+		}
 		line := fmt.Sprintf("event %s %s %s\n\t%s\n", event.Reason, event.Type, event.Action, event.Note)
 		times := 1
 		if event.Series != nil {
