@@ -37,6 +37,9 @@ test: lint build ## lint, then run all tests on a real control plane (set TESTFL
 	cd tools/helm && $(SUITE) -vet=all .
 	cd tools/site && $(SUITE) ./...
 
+test-thorough: ## run the tests that take minutes each, too, and kill updates at every write: it takes hours
+	RUNLEVEL_TEST_THOROUGH=1 $(MAKE) test
+
 # What runs in containers on real nodes. Set RUNLEVEL_TEST_NODES=required to fail where these can't run.
 RUNLEVEL_TEST_NODES ?= wanted
 
@@ -54,7 +57,7 @@ lint: ## gofmt, vet, staticcheck, actionlint and the house test
 	cd bench && $(GO) vet $(MEASURES)
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	$(GO) tool -modfile=tools/go.mod actionlint .github/workflows/*.yaml
-	$(GO) test ./internal/house
+	$(SUITE) ./internal/house
 
 install: build ## copy bin/runlevel to $(PREFIX)/bin, and say so if the shell finds another program of that name first
 	mkdir -p "$(PREFIX)/bin" && install -m 755 bin/runlevel "$(PREFIX)/bin/runlevel"
@@ -101,6 +104,6 @@ clean: ## remove what was built here; the programs of the control plane stay in 
 	rm -rf bin
 
 help: ## print this
-	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 17
 
-.PHONY: build check test test-node lint install demo bench image release site programs demo-svg generate clean help
+.PHONY: build check test test-thorough test-node lint install demo bench image release site programs demo-svg generate clean help

@@ -465,6 +465,7 @@ func TestActionReportsAMissingGo(t *testing.T) {
 
 // A cached program must not be used for other sources.
 func TestActionCachesBuildsBySource(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	r := newRunner(t, nil)
 	key := func() string {
 		_, _, outputs := r.bash(t, readAction(t).Runs.Steps[0], map[string]string{"runner.temp": t.TempDir()}, "")

@@ -15,10 +15,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // TestAnotherClusterVersionDoesNotCount: the operator ignores it, and sets its condition Invalid.
 func TestAnotherClusterVersionDoesNotCount(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
@@ -93,6 +96,7 @@ func TestFailingRegistry(t *testing.T) {
 
 // TestConstantlyEditedClusterVersion: edits neither disturb nor restart an update.
 func TestConstantlyEditedClusterVersion(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))

@@ -297,6 +297,7 @@ func TestAnotherReplicaTakesOver(t *testing.T) {
 
 // TestTheAPIServerIsAwayDuringAnUpdate for longer than the lock lasts.
 func TestTheAPIServerIsAwayDuringAnUpdate(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	const parts = 40
 	s := newStage(t)

@@ -20,6 +20,7 @@ const refused = `
 // TestConditionsStayWhileARefusedObjectIsTriedAgain: alerts depend on how long Failing has been true. The next try is
 // blocked after it has applied the objects before the refused one.
 func TestConditionsStayWhileARefusedObjectIsTriedAgain(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := newStage(t)
 	s.prepare("1.0.0", shop+refused)

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/operator"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // included is the annotation of the objects of a profile.
@@ -87,6 +88,7 @@ func TestTheFeaturesOfTheCluster(t *testing.T) {
 
 // TestFeaturesOfTheFlags are those of a cluster without FeatureGate.
 func TestFeaturesOfTheFlags(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := newStage(t)
 	s.options.Profile, s.options.Features = "ha",
@@ -101,6 +103,7 @@ func TestFeaturesOfTheFlags(t *testing.T) {
 // TestTheObservedGenerationIsThatOfTheConditions: at each moment when it is the generation, ReleaseAccepted is about
 // the request of that generation.
 func TestTheObservedGenerationIsThatOfTheConditions(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	installed := s.until("installed", isAt("1.0.0"))

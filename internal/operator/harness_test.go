@@ -174,7 +174,7 @@ func (s *stage) version() *configv1.ClusterVersion {
 func (s *stage) until(what string, isSo func(*configv1.ClusterVersion) bool) *configv1.ClusterVersion {
 	s.t.Helper()
 	var last *configv1.ClusterVersion
-	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, patience, true,
+	err := wait.PollUntilContextTimeout(s.t.Context(), 100*time.Millisecond, patience, true,
 		func(context.Context) (bool, error) {
 			last = s.version()
 			return isSo(last), nil
@@ -240,7 +240,7 @@ func (s *stage) report(name, version string, change ...func(*configv1.ClusterOpe
 // await waits until the condition holds.
 func (s *stage) await(what string, isSo func() bool) {
 	s.t.Helper()
-	err := wait.PollUntilContextTimeout(s.t.Context(), 20*time.Millisecond, patience, true,
+	err := wait.PollUntilContextTimeout(s.t.Context(), 100*time.Millisecond, patience, true,
 		func(context.Context) (bool, error) {
 			return isSo(), nil
 		})

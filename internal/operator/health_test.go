@@ -113,6 +113,7 @@ func probe(url string, code int, failing string) bool {
 
 // TestHangingPassIsNotAlive: when the pass ends, the operator is alive again.
 func TestHangingPassIsNotAlive(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := newStage(t)
 	s.options.Listen = "127.83.2.1:8080"
@@ -142,6 +143,7 @@ func TestHangingPassIsNotAlive(t *testing.T) {
 // TestOperatorWithoutEvents: an operator whose watches are lost is not ready. If they stay lost while the API server
 // answers, it is not alive.
 func TestOperatorWithoutEvents(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := newStage(t)
 	s.options.Listen = "127.83.2.2:8080"

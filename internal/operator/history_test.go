@@ -9,6 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/pkg/apply"
@@ -47,6 +48,7 @@ func (s *stage) checkHistories(want string) {
 // TestAnInstallWithADegradedOperator continues with later objects, and is not complete: neither in the ClusterVersion,
 // nor in the record, which the command line reads. After an update, its entry in both stays Partial.
 func TestAnInstallWithADegradedOperator(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	const late = `
 -- 0000_50_late_10_config.yaml --
@@ -76,6 +78,7 @@ func TestAnInstallWithADegradedOperator(t *testing.T) {
 // TestBackToThePatchBefore: a downgrade to the patch before needs no force, also after a restart without an update
 // service.
 func TestBackToThePatchBefore(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	installed := s.until("installed", isAt("1.0.0"))

@@ -68,6 +68,7 @@ func TestOperatorExitsIfAnotherTookItsLock(t *testing.T) {
 
 // TestAnOutageWhileAReleaseFailsEndsNoOperator: the lock is lost between two attempts, and no other process takes it.
 func TestAnOutageWhileAReleaseFailsEndsNoOperator(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := newStage(t)
 	ended, isCut := s.startCuttable(strings.ReplaceAll(shop, "name: settings", "name: Not_a_name"))

@@ -71,6 +71,7 @@ func (s *stage) startOlder(t *testing.T, image string) (end func()) {
 
 // TestAnOlderProgramMeetsANewerRelease runs the rows of the table in docs/payload.md.
 func TestAnOlderProgramMeetsANewerRelease(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := newStage(t)
 	olderProgram(t, "runlevel") // or skips the test

@@ -207,6 +207,7 @@ func TestARefusedReleaseLeavesTheCurrentOneInPlace(t *testing.T) {
 // TestABegunMinorUpdateContinues after a restart, although a ClusterOperator now has Upgradeable=False. A new override
 // takes effect, too.
 func TestABegunMinorUpdateContinues(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := begin(t, "1.0.0", shop+till)
 	s.report("till", "1.0.0")
@@ -265,6 +266,7 @@ func TestAnUpdateIsRetargeted(t *testing.T) {
 // TestForcedUpdateContinues: a forced update continues after a restart, even if force was unset and the gate would
 // refuse it.
 func TestForcedUpdateContinues(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := begin(t, "1.0.0", shop+till)
 	s.report("till", "1.0.0")
@@ -283,6 +285,7 @@ func TestForcedUpdateContinues(t *testing.T) {
 // TestUnstartedUpdateIsNotInTheHistory: an update was accepted, but the operator could not write its record. The
 // history has the same entries as the record, with which the next operator continues.
 func TestUnstartedUpdateIsNotInTheHistory(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := newStage(t)
 	s.prepare("1.0.0", shop)

@@ -34,6 +34,7 @@ func (s *stage) chooseFeatures(set configv1.FeatureSet) {
 // TestOtherFeaturesAreProgress from the moment when ReleaseAccepted names them, before the record has their apply. If
 // the gate refuses them, the status is a failure: the release does not match the features of the cluster.
 func TestOtherFeaturesAreProgress(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := newStage(t)
 	s.options.Profile = "ha"

@@ -208,6 +208,7 @@ func (s *stage) expectPreflightInStatus(result configv1.ClusterOperatorStatusCon
 // TestPreflightOfUnsignedRelease: a preflight does not load an image without a required signature, unless it is forced,
 // and stores no signatures. It is tried again after an outage in its middle.
 func TestPreflightOfUnsignedRelease(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := newStage(t)
 	guard, signer := s.guardWrites(), s.newSigner()

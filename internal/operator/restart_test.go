@@ -15,12 +15,14 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/session/why"
 )
 
 // TestRestartedOperatorAppliesTheOthersOfAHeldObject: a finalizer holds one object of the current release. The
 // restarted operator repairs the others, and applies an update without that object.
 func TestRestartedOperatorAppliesTheOthersOfAHeldObject(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := begin(t, "1.0.0", shop+old)
 	s.until("installed", isAt("1.0.0"))
@@ -49,6 +51,7 @@ func TestRestartedOperatorAppliesTheOthersOfAHeldObject(t *testing.T) {
 // TestUnreadableRecordIsAFailure: if the operator can't read the record, it reports a failure, and continues to keep
 // the release in place.
 func TestUnreadableRecordIsAFailure(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
@@ -99,6 +102,7 @@ func TestUnreadableRecordIsAFailure(t *testing.T) {
 // TestARestartAfterItsOwnReleaseHasLeftTheHistory continues with the release that was begun last: histories end after a
 // hundred updates.
 func TestARestartAfterItsOwnReleaseHasLeftTheHistory(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
@@ -122,6 +126,7 @@ func TestARestartAfterItsOwnReleaseHasLeftTheHistory(t *testing.T) {
 // TestAnotherImageOfTheSameContentIsTheOneOfTheRecord: a release may be built again. The operator applies nothing, and
 // the record has the requested image.
 func TestAnotherImageOfTheSameContentIsTheOneOfTheRecord(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
@@ -166,6 +171,7 @@ func (s *stage) editRecord(change func(known map[string]any)) {
 // TestUnresponsiveRegistry: a new operator can't read its release, so no report claims that the release is kept
 // in place.
 func TestUnresponsiveRegistry(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
@@ -189,6 +195,7 @@ func TestUnresponsiveRegistry(t *testing.T) {
 // TestAnInterruptedApplyIsNotKept has the operator before be interrupted while it applied the release again: the one
 // that can't read the release does not keep it in place either.
 func TestAnInterruptedApplyIsNotKept(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/record/files"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // A signer is a key, and a store of the signatures that were made with it.
@@ -181,6 +182,7 @@ func TestReleasesAreSigned(t *testing.T) {
 // TestSignaturesAreDemandedAfterARestart, also when the release that demands them can't be read any more. Force goes
 // on, and history has the risk.
 func TestSignaturesAreDemandedAfterARestart(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := newStage(t)
 	s.beginWith("1.0.0", shop+s.newSigner().policy())

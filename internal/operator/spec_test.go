@@ -7,6 +7,8 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // TestAnInvalidClusterID is reported, and does not block updates.
@@ -42,6 +44,7 @@ func TestAnInvalidClusterID(t *testing.T) {
 // TestAnotherArchitecture is reported as invalid: "oc adm upgrade --to-multi-arch" requests it with the current
 // version.
 func TestAnotherArchitecture(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/operator"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -56,6 +57,7 @@ const noCosts = `
 // TestAReleaseThatIsNewerThanTheOperator is applied as far as the operator can read it, and is visibly not complete:
 // its own operator is to take over. No part is taken for dropped, and the next release is not locked out.
 func TestAReleaseThatIsNewerThanTheOperator(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := newStage(t)
 	s.enableNone()
@@ -164,6 +166,7 @@ data: {region: '{{.Region}}'}
 
 // TestAPolicyThatCanNotBeRead may demand signatures, so only force continues.
 func TestAPolicyThatCanNotBeRead(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))

@@ -8,11 +8,14 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // TestNothingIsKnownButTheObjects: the record, its copy and the ClusterVersion were deleted. If the own release of the
 // operator is older than the annotations of the objects, it applies nothing. It applies a newer release.
 func TestNothingIsKnownButTheObjects(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := begin(t, "1.1.0", shop)
 	s.until("installed", isAt("1.1.0"))

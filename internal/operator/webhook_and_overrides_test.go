@@ -9,11 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // TestUnavailableWebhook: the status reports a failing update after half a minute, and not before. When the webhook is
 // deleted, the update continues.
 func TestUnavailableWebhook(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
@@ -56,6 +59,7 @@ func TestUnavailableWebhook(t *testing.T) {
 
 // TestOverridesInAPatch are a warning: the objects that they leave unmanaged are not updated.
 func TestOverridesInAPatch(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	installed := s.until("installed", isAt("1.0.0"))

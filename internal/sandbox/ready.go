@@ -22,7 +22,7 @@ import (
 
 // pollInterval is the interval at which the readiness of the API server is polled: until it is ready, nothing can be
 // watched.
-const pollInterval = 10 * time.Millisecond
+const pollInterval = 50 * time.Millisecond
 
 // awaitOK requests the paths one after the other, each until the API server answers with OK.
 func awaitOK(ctx context.Context, client kubernetes.Interface, paths ...string) error {

@@ -3,7 +3,6 @@ package session_test
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -259,9 +258,6 @@ func prepare(t *testing.T, release string) {
 	}
 }
 
-var thorough = flag.Bool("thorough", false,
-	"kill an update at each write, not at every third write, and apply 5,000 objects, not 1,000")
-
 // TestKilledAtAnyWrite kills an update at its writes, and runs it again. The cluster then has the
 // same objects as after an undisturbed run, and nothing was deleted or run twice.
 func TestKilledAtAnyWrite(t *testing.T) {
@@ -277,8 +273,8 @@ func TestKilledAtAnyWrite(t *testing.T) {
 	}
 	t.Logf("an undisturbed update has %d writes", all)
 
-	every := 3
-	if *thorough {
+	every := 5
+	if sandboxtest.IsThorough() {
 		every = 1
 	}
 	first := 1 + rand.IntN(every)

@@ -235,7 +235,7 @@ func TestAnObjectThatIsNeverDeletedBlocksNothing(t *testing.T) {
 func TestThousandsOfObjects(t *testing.T) {
 	const name = "thousands"
 	count := 1000
-	if *thorough {
+	if sandboxtest.IsThorough() {
 		count = 5000
 	}
 	sent := &traffic{}

@@ -3,7 +3,6 @@ package apply_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -164,9 +163,6 @@ func (s hookedShop) haveRun(runs hookHistory, want ...string) {
 	}
 }
 
-var thorough = flag.Bool("thorough", false,
-	"kill the apply of hooks after each of its writes, not after every fourth")
-
 // TestKilledAfterAnyWriteOfAHook kills an install and an update with three hooks after their writes. The apply that
 // continues runs no hook again.
 func TestKilledAfterAnyWriteOfAHook(t *testing.T) {
@@ -178,8 +174,8 @@ func TestKilledAfterAnyWriteOfAHook(t *testing.T) {
 	})
 	var several errgroup.Group // not limited by -parallel: the subtests mostly wait
 	several.SetLimit(16)
-	every := 4
-	if *thorough {
+	every := 6
+	if sandboxtest.IsThorough() {
 		every = 1
 	}
 	for writes := 1 + rand.IntN(every); writes <= all; writes += every {

@@ -94,6 +94,7 @@ func (s *scene) resize(t *testing.T, set *machinev1.ControlPlaneMachineSet, size
 // machine that does not join for a while; then two machines that are deleted by a user, while the guard and the machine
 // controller are killed at their writes; and one whose member is down.
 func TestControlPlaneMachineSetKeepsQuorum(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	own := newGuardSandbox() // the nodes of other scenes would be unmanaged
 	t.Cleanup(func() { _ = own.Sandbox(t).Stop() })

@@ -19,12 +19,14 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // TestUpdateAfterALongDrain makes a budget hold the drain before an update, and another member stop meanwhile. The
 // extension, whose call restarts the member of the machine, is called when that one answers again; and in another
 // update, when it has been replaced.
 func TestUpdateAfterALongDrain(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	s := newClusterAPIScene(t)
 	var calls [3]atomic.Int32 // calls by machine
 	e := newUpdater(t)

@@ -14,11 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // TestAGuardPodThatStaysHoldsNoMember makes a member stop, and its machine be deleted, while the guard can't delete the
 // pod that holds the drain of another machine.
 func TestAGuardPodThatStaysHoldsNoMember(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	s := newScene(t)
 	s.guardNodes(t, s.namespace, 1, 2)
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "guard"}}

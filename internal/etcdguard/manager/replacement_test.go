@@ -2,7 +2,6 @@ package manager_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,8 +21,6 @@ import (
 	"github.com/runlevel/runlevel/internal/etcdguard/manager"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
-
-var thorough = flag.Bool("thorough", false, "kill the guard before and after each write of each replacement")
 
 // A guardProcess is the program of the guard. It is started again whenever it ends, as by a kubelet.
 type guardProcess struct {
@@ -107,7 +104,7 @@ func TestControlPlaneIsReplacedUnderLoad(t *testing.T) {
 	load := s.startLoad(t)
 	left := []int{1, 2, 3}
 	for round := range 3 {
-		s.killAtWrites(guard, round == 0 || *thorough, round == 1 || *thorough)
+		s.killAtWrites(guard, round == 0 || sandboxtest.IsThorough(), round == 1 || sandboxtest.IsThorough())
 		from := len(s.gate.matching(""))
 		going := s.pick(t, left, round == 1)
 		left = slices.DeleteFunc(left, func(number int) bool { return number == going })

@@ -27,6 +27,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 var (
@@ -273,6 +274,7 @@ func (s *planeScene) deleteByHand(t *testing.T, names ...string) {
 // written to; once more while a member does not answer; then it replaces them, and two that are deleted by a user; and
 // with maxSurge 1 it replaces one and updates the others. With -soak, accidents follow.
 func TestRunlevelControlPlaneKeepsQuorum(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := newPlaneScene(t)
 	load := s.startLoad(t)

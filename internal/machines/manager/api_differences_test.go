@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/manager"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/manifests"
 )
 
@@ -49,6 +50,7 @@ var differences = []difference{
 
 // TestWhereTheAPIsDiffer has both APIs in one cluster, and does the same with the machines of each.
 func TestWhereTheAPIsDiffer(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := newScene(t)
 	s.manage(manager.OpenShift, manager.ClusterAPI)

@@ -18,10 +18,12 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/manager"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // TestClusterAutoscaler has the node groups of both APIs scaled by the requests of the cluster autoscaler's provider.
 func TestClusterAutoscaler(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := newScene(t)
 	s.manage(manager.OpenShift, manager.ClusterAPI)

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 var (
@@ -48,6 +49,7 @@ func newCrowd(t *testing.T) *crowd {
 
 // TestCrowd deletes many machines at once. Meanwhile the controllers end and are killed, and the API server is killed.
 func TestCrowd(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	c := newCrowd(t)
 	defer c.reportWhyStuck()

@@ -15,11 +15,13 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/manager"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // TestHookOwners acts as the owners of hooks in the use cases of OpenShift's documentation. It also runs the failures
 // of chaos.
 func TestHookOwners(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := newScene(t)
 	s.manage(manager.OpenShift)

@@ -18,6 +18,7 @@ import (
 // TestTheControllerIsUpgradedAndDowngraded goes from an earlier commit to the present one and back, with machines at
 // all stages of their deletion. Each command line applies its own manifests, and reads the record of the other.
 func TestTheControllerIsUpgradedAndDowngraded(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	folder := sandboxtest.Older(t)
 	older, newer := filepath.Join(folder, "runlevel"), sandboxtest.Program(t, "runlevel")

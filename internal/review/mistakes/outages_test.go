@@ -3,7 +3,6 @@ package mistakes_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -46,7 +45,7 @@ type trial struct {
 
 // TestOutages applies the outages that a control plane can show, each to a release in a namespace of its own. So their
 // table says what really happens. By default, it tries one outage in four: a small machine takes five minutes for all,
-// and what they show changes only with the table and with Kubernetes. RUNLEVEL_TEST_OUTAGES=all tries all.
+// and what they show changes only with the table and with Kubernetes. A thorough test tries all.
 func TestOutages(t *testing.T) {
 	all, err := mistakes.Outages()
 	if err != nil {
@@ -54,7 +53,7 @@ func TestOutages(t *testing.T) {
 	}
 	trials := map[string][]trial{}
 	for i, m := range all {
-		isChosen := i%4 == 0 || os.Getenv("RUNLEVEL_TEST_OUTAGES") == "all"
+		isChosen := i%4 == 0 || sandboxtest.IsThorough()
 		if m.Tried == mistakes.ControlPlane && isChosen {
 			trials[m.Family] = append(trials[m.Family], trialOf(t, m))
 		}

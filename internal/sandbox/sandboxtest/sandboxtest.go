@@ -106,6 +106,18 @@ func SkipInShort(t testing.TB, needs string) {
 	}
 }
 
+// IsThorough reports whether a test tries everything, as "make test-thorough" asks for: each write of an update instead
+// of every third, for example. Otherwise it tries enough to find most mistakes in its share of "make test".
+func IsThorough() bool { return os.Getenv("RUNLEVEL_TEST_THOROUGH") != "" }
+
+// SkipUnlessThorough skips a test that takes minutes, or has a rare case, of something that other tests show.
+func SkipUnlessThorough(t testing.TB) {
+	t.Helper()
+	if !IsThorough() {
+		t.Skip(`takes long, or has a rare case: "make test-thorough" runs it`)
+	}
+}
+
 // Start starts a sandbox for one test, and stops it afterwards.
 func Start(t testing.TB, o sandbox.Options) *sandbox.Sandbox {
 	t.Helper()
@@ -287,7 +299,7 @@ func ParseObject(t testing.TB, manifest string) *unstructured.Unstructured {
 }
 
 // pollInterval is the interval at which the functions of this file poll.
-const pollInterval = 50 * time.Millisecond
+const pollInterval = 100 * time.Millisecond
 
 // Eventually polls until isWanted returns true. At the timeout, the test fails with the text, which describes the
 // condition.

@@ -15,6 +15,7 @@ import (
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	infrav1 "github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // coverAll answers that all changes of a machine can be made in place.
@@ -45,6 +46,7 @@ func coverAll(w http.ResponseWriter, r *http.Request) {
 // testdata/moments. It ran beside Cluster API's core, with an external etcd, ready static pods, and bootstrap configs
 // that had their data at once.
 func TestMomentsOfARollout(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	s := &momentScene{fixture: newFixture(t, 3, 0)}
 	config := &infrav1.KwokConfigTemplate{ObjectMeta: s.Meta("greeting")}

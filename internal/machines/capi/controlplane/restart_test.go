@@ -42,6 +42,9 @@ func TestKilledBetweenWrites(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if !c.isExtended {
+				sandboxtest.SkipUnlessThorough(t)
+			}
 			p := newFixture(t, 3, c.surge)
 			stop := p.run()
 			p.awaitSettled(3)

@@ -10,6 +10,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 var crowd = flag.Int("crowd", 20, "how many machines are updated in place at once")
@@ -17,6 +18,7 @@ var crowd = flag.Int("crowd", 20, "how many machines are updated in place at onc
 // TestInPlaceCrowd has many machines updated at once, and the controllers start again while they are moved and while
 // they are updated.
 func TestInPlaceCrowd(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	f := newIdleFixture(t)
 	extension := f.extend(true, runtimev1.FailurePolicyFail)

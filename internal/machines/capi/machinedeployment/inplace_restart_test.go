@@ -1,7 +1,6 @@
 package machinedeployment_test
 
 import (
-	"flag"
 	"testing"
 
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
@@ -11,9 +10,6 @@ import (
 
 // leastWrites is the least number of writes of an update of one machine in place.
 const leastWrites = 10
-
-var thorough = flag.Bool("thorough", false,
-	"have the controllers die before each write of an update in place, not before every second")
 
 // TestInPlaceRestartBetweenWrites kills the controllers before writes of an update in place, one after the other, at
 // each of its five steps (C11). Other controllers continue, and the machine stays the same.
@@ -25,8 +21,8 @@ func TestInPlaceRestartBetweenWrites(t *testing.T) {
 	d := f.start(f.newDeployment(1, 0, 1))
 	before := identities(f.machines())
 	stop()
-	step, template := 2, "small"
-	if *thorough {
+	step, template := 4, "small"
+	if sandboxtest.IsThorough() {
 		step = 1
 	}
 	for number, isCut := 1, true; isCut; number += step {

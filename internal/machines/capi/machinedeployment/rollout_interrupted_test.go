@@ -9,9 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 func TestAPauseInTheMiddle(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	f := newFixture(t)
 	d := f.start(f.newDeployment(2, 1, 0))
@@ -39,6 +41,7 @@ func TestAPauseInTheMiddle(t *testing.T) {
 }
 
 func TestAnotherTemplateInTheMiddle(t *testing.T) {
+	sandboxtest.SkipUnlessThorough(t)
 	t.Parallel()
 	f := newFixture(t)
 	d := f.start(f.newDeployment(2, 1, 0))
