@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
-	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 var update = flag.Bool("update", false, "write again the files that scripts compare output with")
@@ -85,12 +84,6 @@ func TestScripts(t *testing.T) {
 			env.Values["t"], env.Values[guestKey{}] = env.T(), &guest{}
 			env.Defer(func() { _ = sandbox.Down(context.Background(), name) }) // deletes a leftover sandbox
 			return nil
-		},
-		Condition: func(name string) (bool, error) {
-			if name != "thorough" {
-				return false, fmt.Errorf("there is no condition %q", name)
-			}
-			return sandboxtest.IsThorough(), nil
 		},
 		Cmds: commands,
 	})

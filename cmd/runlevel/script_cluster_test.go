@@ -101,6 +101,7 @@ var clusterCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"await-condition": awaitCondition,
 	"delete":          deleteIt,
 	"own-cluster":     ownCluster,
+	"thorough":        skipUnlessThorough,
 	"registry":        serveRegistry,
 }
 

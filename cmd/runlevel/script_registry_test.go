@@ -22,6 +22,11 @@ func ownCluster(ts *testscript.TestScript, _ bool, _ []string) {
 	enterSandbox(ts, s)
 }
 
+// skipUnlessThorough skips a script that "make test" does not run: thorough
+func skipUnlessThorough(ts *testscript.TestScript, _ bool, _ []string) {
+	sandboxtest.SkipUnlessThorough(ts.Value("t").(testing.TB))
+}
+
 // serveRegistry starts a registry with one image of the files of a folder, and sets $REGISTRY
 // to its address and $DIGEST to the digest of the image: registry REPOSITORY:TAG FOLDER
 func serveRegistry(ts *testscript.TestScript, _ bool, args []string) {

@@ -106,15 +106,15 @@ func SkipInShort(t testing.TB, needs string) {
 	}
 }
 
-// IsThorough reports whether a test tries everything, as "make test-thorough" asks for: each write of an update instead
-// of every third, for example. Otherwise it tries enough to find most mistakes in its share of "make test".
+// IsThorough reports whether a test tries all its cases, as in "make test-thorough": for example, it kills an update at
+// each write, and not at every fifth.
 func IsThorough() bool { return os.Getenv("RUNLEVEL_TEST_THOROUGH") != "" }
 
-// SkipUnlessThorough skips a test that takes minutes, or has a rare case, of something that other tests show.
+// SkipUnlessThorough skips a test that takes minutes, or tests a rare case.
 func SkipUnlessThorough(t testing.TB) {
 	t.Helper()
 	if !IsThorough() {
-		t.Skip(`takes long, or has a rare case: "make test-thorough" runs it`)
+		t.Skip(`takes minutes, or tests a rare case: "make test-thorough" runs it`)
 	}
 }
 
